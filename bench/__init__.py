@@ -1,1 +1,1 @@
-"""What does a node cost? Measured beside a bare picows listener on the same core, with the same frames."""
+"""Benchmarks of a node, compared with a bare picows listener on the same core with the same frames."""

@@ -1,4 +1,4 @@
-"""`python -m bench [SCENARIO]...`: all of them, or those named."""
+"""`python -m bench [SCENARIO]...`: runs all scenarios, or the named ones."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
 }
 
 QUICK = ("load", "beats", "fan-out", "storm", "arrive", "lookup", "traffic")
-"""What a quick run measures where nothing is named: what says most within five minutes."""
+"""Scenarios of a quick run without names: the most informative ones within five minutes."""
 
 MINUTE = 60.0
 LAST = RESULTS / "last"
-"""Where a run is written that is not to be kept."""
+"""Folder of runs that are not kept."""
 
 
 def _peers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[Peer] | None:
@@ -129,7 +129,7 @@ def main(
         peers = chosen("quick")
     if not scenarios:
         scenarios = QUICK if quick else tuple(guarded(RESULTS) if guard else SCENARIOS)
-    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))  # so that what was started is ended
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))  # so that started processes are stopped
     run = Run(effort, limit * MINUTE, RESULTS if keep else LAST)
     run.begin()
     for name in scenarios:
@@ -142,7 +142,7 @@ def main(
 
 
 class Run:
-    """One scenario after the other. What one of them spoils it spoils alone: the others are measured and written."""
+    """Runs scenarios one after the other. A failing scenario does not affect the others."""
 
     def __init__(self, effort: Effort, limit: float, folder: Path) -> None:
         self._console = Console(width=None if os.isatty(1) else 130)
@@ -160,7 +160,7 @@ class Run:
         self._say(", ".join(f"{name} {value}" for name, value in machine.described().items()))
 
     def measure(self, name: str, work: Callable[[], Result], *, guard: bool, minutes: int = 0) -> None:
-        """`minutes`: what it may take at least, whatever the limit is."""
+        """`minutes`: a minimum for the time limit of this scenario."""
         started, described = time.monotonic(), machine.described()
         try:
             with _within(max(self._limit, minutes * MINUTE)), share() as load:
@@ -179,7 +179,7 @@ class Run:
             self._compare(result)
 
     def end(self, *, guard: bool) -> int:
-        """The process' exit code."""
+        """The exit code of the process."""
         if self._failed:
             self._say(f"\nNot measured: {', '.join(self._failed)}")
         if guard:
@@ -201,7 +201,7 @@ class Run:
 
 @contextmanager
 def _within(seconds: float) -> Iterator[None]:
-    """Whatever hangs is ended like anything that fails: every process started inside is ended by who started it."""
+    """Raises after `seconds`: a scenario that hangs ends like one that fails, and stops the processes it started."""
 
     def late(_signal: int, _frame: object) -> None:
         raise TimeoutError(f"it took more than {seconds / 60:g} minutes")

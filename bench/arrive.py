@@ -1,7 +1,7 @@
-"""How many people can arrive per CPU second? Nothing is aimed at; it says how long a restart takes.
+"""Connects per CPU second. There is no target; the figure shows how long a restart takes.
 
-From the handshake to `presence.self`: token checked, session committed and written to the ledger, welcome sent. The bare
-listener only answers the handshake.
+From the handshake to `presence.self`: token checked, session committed and written to the ledger, welcome sent. The
+bare listener only answers the handshake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def run(effort: Effort) -> Result:
             cpu = server.cpu_seconds
             with share() as load:
                 crowd.join(knocking, frames_each=2)
-                crowd.settle(1.5)  # what the ledger is told afterwards belongs to it
+                crowd.settle(1.5)  # later ledger writes are part of the cost
             used.append(load.used)
             ours.append(people / (server.cpu_seconds - cpu))
         with bare("discard") as server, Crowd(server) as crowd:

@@ -1,4 +1,5 @@
-"""What can picows do at best? A bare listener without uvicorn, checks or presence: the yardstick of our WebSocket server.
+"""The best possible picows server: a bare listener without uvicorn, checks or presence, to compare our WebSocket server
+with.
 
 python -m bench.bare_listener discard|fan-out [--port 8001]: drops every frame, or sends it to every connected socket.
 The read buffer and the transports (uvloop's) are those of our server.

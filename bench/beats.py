@@ -1,9 +1,9 @@
-"""How many heartbeats does a CPU second carry, against a listener that drops every frame unread?
+"""Heartbeats per CPU second, compared with a listener that drops every frame unread.
 
-Every client beats once per burst, and no burst begins before the server has read all of the last one: so a read from a
-socket carries one frame (`frames per read` shows it). At full speed frames would pile up, a slow server would get many
-with one read, and look better than it is. Both servers are up, and take turns of half a second: whatever else the
-machine does hits both. The node takes every beat for one that counts (`beat_min` 0).
+Every client sends one heartbeat per burst, and a burst begins only after the server has read the whole previous one, so
+that one read from a socket returns one frame (`frames per read` shows it). At full speed frames would pile up, and a
+slow server would read many at once and look better than it is. Both servers run and are measured alternately, half a
+second each, so that other load of the machine affects both. The node counts every heartbeat (`beat_min` 0).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.server import Server, bare, herenow
 
 CLIENTS = 500
 BURSTS = 40
-"""Per second: 20 000 frames per second, a fifth to a third of what either side can do."""
+"""Bursts per second: 20 000 frames per second, a fifth to a third of what either side can handle."""
 
 WARM_UP = 1.0
 MEASURE = 8.0
@@ -32,7 +32,7 @@ ACTIVE = masked(b'{"type":"presence.heartbeat","activity_type":"active"}')
 
 @dataclass
 class Side:
-    """One server with its clients, and what has been measured of it."""
+    """One server with its clients and its measurements."""
 
     server: Server
     crowd: Crowd
@@ -65,7 +65,7 @@ def run(effort: Effort) -> Result:
             bare_one = _bare(running)
             beat = _herenow(running)
             acting = replace(beat, frame=ACTIVE)
-            # Never twice the same server: one that has rested is treated better by the scheduler.
+            # Never the same server twice in a row: the scheduler favours a process that was idle.
             _take_turns([bare_one, beat, bare_one, acting], effort.seconds(MEASURE))
         bare_ones.append(bare_one)
         beats.append(beat)

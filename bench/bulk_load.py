@@ -1,9 +1,9 @@
-"""`python -m bench.bulk_load PORT CONNECTIONS`: back ends that ask for a thousand people again and again, each as soon as it
-has its answer. What keeps a node from keeping up, in a process of its own. The first line of its standard input is the
-token it asks with; when there is no more of it, it ends.
+"""`python -m bench.bulk_load PORT CONNECTIONS`: a separate process that overloads a node. Back ends read a thousand
+users repeatedly, each as soon as it has its answer. The first line of standard input is the token; at the end of the
+input the process ends.
 
-A question costs the node some milliseconds during which it does nothing else, so the number of connections is the number
-of such pieces of work that wait for each other: a loop that is late by as much.
+A request occupies the node for some milliseconds, so the number of connections is the number of such pieces of work
+that wait for each other, and delays the loop by as much.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 class Asking:
-    """One connection: its question is asked again when the answer is complete."""
+    """One connection that sends its request again when the answer is complete."""
 
     def __init__(self, port: int, request: bytes) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))

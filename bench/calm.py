@@ -1,16 +1,16 @@
-"""Was it slow, or did the machine do something else meanwhile?
+"""Whether a measurement was slow, or disturbed by other load of the machine.
 
-A 99th percentile of a few milliseconds shows first of all who else uses the machine: a hypervisor that takes a core away, or
-another process that is let in. The kernel counts both. So beside the percentile of everything there is one of what went on
-in calm, which has a definition:
+A 99th percentile of a few milliseconds mostly shows other users of the machine: a hypervisor that takes a core away, or
+another process on the core. The kernel counts both. So besides the percentile of all measurements there is one of the
+undisturbed ("calm") measurements, defined by:
 
-    the hypervisor took nothing from any core         "steal" in /proc/stat, which has steps of 10 ms
-    no process that takes part was sent away          involuntary context switches
-    nor was ready and had to wait for a core          /proc/PID/schedstat, up to `WAITED`
+    the hypervisor took no time from any core         "steal" in /proc/stat, which has steps of 10 ms
+    no participating process was preempted            involuntary context switches
+    nor was ready and waited for a core               /proc/PID/schedstat, up to `WAITED`
 
-It never leaves anything out for being slow. What the counters are too coarse for stays in, and so does a core that is only
-slower than usual, since others use what is behind it: that is seen by a piece of plain computing of the same length, which
-takes turns with what is measured (`Computing`) and has nothing to do with it.
+No measurement is excluded for being slow. Disturbances below the resolution of the counters stay in, and so does a core
+that is merely slower than usual because others use the same hardware; the latter shows in a piece of plain computing of
+the same length, which alternates with the measurement (`Computing`).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from pathlib import Path
 from zlib import crc32
 
 WAITED = 200_000
-"""Nanoseconds: several times what the wake-ups of one measurement take when nobody is in the way."""
+"""Nanoseconds: several times what the wake-ups of one measurement take on an idle machine."""
 
 ENOUGH = 100
-"""Fewer have no 99th percentile."""
+"""Fewer measurements have no 99th percentile."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """From these processes, since they began."""
+    """Resources taken from these processes since they started."""
 
     stolen: int
-    """Hundredths of a second, of all cores."""
+    """Hundredths of a second, over all cores."""
     switched: int
-    """Times that one was sent away."""
+    """Involuntary context switches."""
     waited: int
-    """Nanoseconds for a core."""
+    """Nanoseconds of waiting for a core."""
 
     def calm_since(self, before: Taken) -> bool:
         return (self.stolen, self.switched) == (before.stolen, before.switched) and (
@@ -57,7 +57,7 @@ def _switched(pid: int) -> int:
 
 
 def _waited(pid: int) -> int:
-    """Of its first thread: the one that does the work, in a node as in a store. A kernel may be built without it."""
+    """Of the main thread, which does the work in a node and in a store. A kernel may lack this file."""
     with suppress(FileNotFoundError):
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
     return 0
@@ -65,7 +65,7 @@ def _waited(pid: int) -> int:
 
 @dataclass
 class Times:
-    """Milliseconds of each turn, and of those in calm."""
+    """Milliseconds of every measurement, and of the undisturbed ones."""
 
     all: list[float] = field(default_factory=list)
     calm: list[float] = field(default_factory=list)
@@ -85,12 +85,12 @@ class Times:
 
     @property
     def calm_p99(self) -> float:
-        """Of all of them where too few were in calm: then nothing is known that is better."""
+        """Percentile of all measurements if too few were undisturbed."""
         return percentile(self.calm if len(self.calm) >= ENOUGH else self.all, 99)
 
     @property
     def left_out(self) -> float:
-        """Percent."""
+        """Percent of the measurements that were disturbed."""
         return 100 * (1 - len(self.calm) / len(self.all)) if len(self.calm) >= ENOUGH else 0.0
 
 
@@ -99,7 +99,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 class Computing:
-    """Plain computing that takes so many milliseconds when nothing is in the way."""
+    """Plain computing that takes this many milliseconds on an idle machine."""
 
     def __init__(self, ms: float) -> None:
         self._block = bytes(10_000)
@@ -107,7 +107,7 @@ class Computing:
         self._times = max(1, round(self._times * ms / min(self.turn() for _ in range(5))))
 
     def turn(self) -> float:
-        """The milliseconds it took."""
+        """Milliseconds it took."""
         began = time.perf_counter()
         for _ in range(self._times):
             crc32(self._block)

@@ -1,7 +1,7 @@
-"""What do 50 million users need? Computed from measured figures, so that the page is as true as they are.
+"""The resources for 50 million users, computed from measured figures.
 
-`python -m bench.capacity` writes the numbers into docs/capacity.md, between its marks, from bench/results. Nothing is
-assumed that is not named in `Life` or measured; what was measured on this machine's core is what a core does here.
+`python -m bench.capacity` writes the numbers into docs/capacity.md, between its marks, from bench/results. All
+assumptions are in `Life`; everything else was measured, on a core of this machine.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ BEGIN, END = "<!-- computed by python -m bench.capacity -->", "<!-- end of what 
 
 @dataclass(frozen=True)
 class Life:
-    """What users do."""
+    """Behaviour of users."""
 
     users: int = 50_000_000
     beat_every: float = 30.0
     changing: float = 0.1
-    """Of the users, per minute."""
+    """Share of the users that change, per minute."""
     contacts: int = 100
     busy: float = 0.6
-    """Of a core that is to be used: what is over is for arrivals, failures and the hour after dinner."""
+    """Share of a core to use; the remaining share is for connects, failures and peaks."""
     per_process: int = 15_000
-    """Connections of one process: fewer than descriptors allow, more than that is a matter of memory."""
+    """Connections of one process: below the limit of descriptors; more is possible with more memory."""
 
     @property
     def changes(self) -> float:
@@ -45,33 +45,33 @@ class Measured:
     beat: float
     """Heartbeats per CPU second of a node."""
     delivery: float
-    """Values that reach a socket, per CPU second, when a change goes to many and nothing is conflated."""
+    """Values that reach a socket, per CPU second, if a change goes to many viewers and nothing is coalesced."""
     arrival: float
-    """Arrivals per CPU second."""
+    """Connects per CPU second."""
     connected: float
-    """KB of a node per connected user, watching nobody."""
+    """KB of a node per connected user without subscriptions."""
     watched: float
-    """KB of a node per person that somebody watches."""
+    """KB of a node per subscription."""
     stored: float
-    """Bytes of the store per user online."""
+    """Bytes of the store per online user."""
     commit: float
     """µs of the store's CPU per commit."""
     tailed: float
-    """µs of a node's CPU per change that it follows."""
+    """µs of a node's CPU per change that it reads from the log."""
     traffic: float
-    """Bytes per second of an idle user, both ways."""
+    """Bytes per second of an idle user, in both directions."""
     frame: float
     """Bytes of a status."""
 
 
 HEADERS = 4 + 52
-"""Bytes: of a WebSocket frame, and of TCP and IP."""
+"""Bytes of WebSocket, TCP and IP headers."""
 
 TAIL = 0.1
-"""Of a core: what each process may spend on following the changes of its cluster."""
+"""Share of a core that a process may spend on reading the changes of its cluster."""
 
 MASTER = 16
-"""GB that one master of the store is given."""
+"""GB for one master of the store."""
 
 
 def measured(folder: Path = RESULTS) -> Measured:
@@ -180,7 +180,7 @@ def filled(page: str, content: str) -> str:
 
 
 def _figure(folder: Path, scenario: str, name: str) -> float:
-    """The median of the last figure whose name has this pattern in it: of several sizes the largest."""
+    """Median of the last figure whose name matches: of several sizes the largest."""
     figures = json.loads((folder / f"{scenario}.json").read_text())["figures"]
     values: list[float] = [figure["ours"] for figure in figures if re.search(name, figure["name"])][-1]
     return statistics.median(values)

@@ -1,9 +1,10 @@
-"""A city: ten thousand people with lists of contacts as people have them, and more and more going on.
+"""A realistic load: ten thousand users with realistic contact lists, and a growing number of changes.
 
-Contacts are mutual, fifty on average with a heavy tail: a few know hundreds. Everybody is connected and watches all of
-their contacts. To begin with a tenth of the people change within a minute: half of the changes are modes, the others are
-people who go idle and come back. That is doubled until the 99th percentile of the time from a change to the sockets passes
-100 ms by the node's own histogram (the upper bound of its bucket); the last stage before that is what a node can bear.
+Contacts are mutual, fifty on average with a heavy tail: a few users have hundreds. Every user is connected and watches
+all contacts. At first a tenth of the users change per minute: half of the changes are modes, the others are users who
+become idle and return. The rate is doubled until the 99th percentile of the time from a change to the sockets exceeds
+100 ms by the node's own histogram (the upper bound of its bucket); the last stage before that is what a node can
+handle.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ CONTACTS = 50
 """On average."""
 MOST_CONTACTS = 450
 TAIL = 1.6
-"""Exponent of the Pareto distribution of how sociable people are."""
+"""Exponent of the Pareto distribution of contact counts."""
 
 CHANGING = 0.1
-"""Of the people, per minute, to begin with."""
+"""Share of the users per minute, at first."""
 STAGES = 9
 WARM_UP = 2.0
 MEASURE = 6.0
@@ -40,7 +41,7 @@ STEP = 0.02
 LATE = 0.1
 """Seconds."""
 SAMPLED = 100
-"""Viewers whose frames are read, not only counted."""
+"""Viewers whose frames are parsed, not only counted."""
 
 CONTACTS_PLEASE = masked(b'{"type":"presence.subscribe","contacts":true}')
 ACTIVITY = (masked(b'{"type":"presence.away"}'), masked(b'{"type":"presence.active"}'))
@@ -51,9 +52,9 @@ class Stage:
     changes: float
     """Per second."""
     deliveries: float
-    """Per second: values that reached a socket."""
+    """Values that reached a socket, per second."""
     node_p99: float
-    """Seconds, the upper bound of the bucket."""
+    """Seconds; the upper bound of the bucket."""
     viewer_p50: float
     viewer_p99: float
     """Milliseconds."""
@@ -93,12 +94,12 @@ def run(effort: Effort) -> Result:
 
 
 def acquainted(people: int, mean: int, dice: Random) -> list[tuple[int, int]]:
-    """Pairs of people who know each other: nobody themselves, nobody twice, nobody more than so many."""
+    """Pairs of contacts: no user with themselves, no pair twice, no user with more than `MOST_CONTACTS`."""
     sociable = list(itertools.accumulate(dice.paretovariate(TAIL) for _ in range(people)))
     degrees = [0] * people
     pairs: set[tuple[int, int]] = set()
     wanted, numbers = people * mean // 2, range(people)
-    for _ in range(20):  # rounds: of what is drawn, some is drawn twice
+    for _ in range(20):  # several rounds, because some pairs are drawn twice
         missing = wanted - len(pairs)
         drawn = iter(dice.choices(numbers, cum_weights=sociable, k=2 * missing))
         for one, other in zip(drawn, drawn, strict=True):
@@ -151,7 +152,7 @@ def _stage(
 
 
 def _changes(clients: list[int], dice: Random) -> Iterator[tuple[int, bytes]]:
-    """Somebody's next change, for ever: each has two modes and two kinds of activity to go to and fro between."""
+    """An endless sequence of changes: each user alternates between two modes and between two activities."""
     turn = {client: [0, 0] for client in clients}
     while True:
         client = dice.choice(clients)
@@ -171,7 +172,7 @@ def _churn(crowd: Crowd, changes: Iterator[tuple[int, bytes]], rate: float, seco
 
 
 class Eyes:
-    """Some viewers: how late each of them heard that somebody is busy, which is stamped when it was set."""
+    """Some viewers: how late each received a busy status, measured from its timestamp."""
 
     def __init__(self, crowd: Crowd, clients: list[int]) -> None:
         self.late: list[float] = []

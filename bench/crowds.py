@@ -1,7 +1,7 @@
-"""A load of several processes, for more connections than one may have descriptors.
+"""A load of several processes, for more connections than one process has descriptors.
 
-Each process is a crowd on one server, with source addresses of its own. Between two orders it reads what comes and answers
-pings. The processes share the load's core; what all of them used of it is counted together.
+Each process is a `Crowd` on one server, with its own source addresses. Between two orders it reads incoming frames and
+answers pings. The processes share the load's core; their CPU time is summed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LISTEN = 0.05
 PATIENCE = 600.0
 
 Order = tuple[str, list[str], list[list[str]]]
-"""`join`, the users and whom each of them watches; or `end`."""
+"""`join` with users and the targets of each; or `end`."""
 
 
 class Crowds:
@@ -45,7 +45,7 @@ class Crowds:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         for pipe in self._pipes:
-            pipe.close()  # which they read as the end
+            pipe.close()  # the processes read this as the end
         for process in self._processes:
             process.join(10)
             if process.is_alive():
@@ -53,7 +53,7 @@ class Crowds:
                 process.join()
 
     def join(self, parts: Sequence[tuple[list[str], list[list[str]]]]) -> None:
-        """To each process its users, and whom each of them watches; returns when all are there and have been answered."""
+        """Gives each process its users and the targets of each; returns when all are connected and answered."""
         for pipe, (users, targets) in zip(self._pipes, parts, strict=True):
             pipe.send(("join", users, targets))
         deadline = time.monotonic() + PATIENCE

@@ -1,9 +1,9 @@
-"""All nodes are restarted one after the other: what do viewers see, how long is everybody away, how long does it take?
+"""A rolling restart of all nodes: what viewers see, how long clients are disconnected, and how long it takes.
 
-Three nodes on one Valkey, everybody connected to one of them and watching ten others. A node gets SIGTERM, tells its
-clients when to come back and drains; they go to another node at the time they were told; the next node is restarted when
-this one answers again. Nobody did anything, so viewers should see nothing: any value that is not "online" is counted, and
-any that is not the one a viewer had been told on that connection.
+Three nodes on one Valkey; every user is connected to one of them and watches ten others. A node gets SIGTERM, tells its
+clients when to reconnect and drains; they connect to another node at that time; the next node is restarted when this
+one answers again. No user acts, so viewers should see no change: every value other than "online" is counted, and every
+value other than the last one on that connection.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ COME_BACK = b"retry_after_ms="
 
 @dataclass
 class Seen:
-    """By all viewers together."""
+    """Counts over all viewers."""
 
     changes: int = 0
-    """Values other than those a viewer knew."""
+    """Values that differ from the last known one."""
     not_online: int = 0
     repeats: int = 0
-    """Values that said nothing new, but that they are stale, or fresh again."""
+    """Values that repeat the last one with or without a stale mark."""
     examples: list[str] = field(default_factory=list)
-    """What was shown that should not have been, as far as a note has room for it."""
+    """Wrong values, as many as fit into a note."""
     away: list[float] = field(default_factory=list)
-    """Seconds without a connection, for each time somebody had none."""
+    """Seconds without a connection, one entry per disconnect."""
 
 
 def run(effort: Effort) -> Result:
@@ -106,7 +106,7 @@ def _measure(people: int) -> tuple[Seen, float]:
 
 
 class Node:
-    """One that is stopped and started again, at the same place."""
+    """A node that is stopped and started again at the same address."""
 
     def __init__(self, folder: Path, port: int, settings: Mapping[str, object]) -> None:
         self._folder, self._settings = folder, settings
@@ -123,7 +123,7 @@ class Node:
 
 
 class Town:
-    """Everybody's clients, who come back when told to, to a node that is not about to be restarted."""
+    """Clients of all users, which reconnect when asked to, to a node that is not restarted next."""
 
     def __init__(self, nodes: list[Node], users: list[str]) -> None:
         self._users = users
@@ -157,7 +157,7 @@ class Town:
             self._step()
 
     def meanwhile(self, work: Callable[[], None]) -> None:
-        """Life goes on while a node stops or starts."""
+        """Runs `work` in a thread while clients are served."""
         failed: list[BaseException] = []
 
         def do() -> None:
@@ -242,7 +242,7 @@ class Town:
     def _lost_at(self, at: int) -> Callable[[int], None]:
         def lost(client: int) -> None:
             user = self._who[at].pop(client, None)
-            if user is not None:  # closed without a word
+            if user is not None:  # closed without a close frame
                 self._left_at[user] = time.monotonic()
                 heapq.heappush(self._returning, (time.monotonic() + 1.0, user))
 

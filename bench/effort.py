@@ -1,4 +1,4 @@
-"""How much of it: a full run, or a quick one that shows that everything works and roughly where we stand."""
+"""The amount of work: a full run, or a quick one that shows that everything works and roughly how fast."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Effort:
     repeats: int = 3
     quick: bool = False
     large: bool = False
-    """Also with as many people as take minutes to write."""
+    """Include sizes that take minutes to write."""
 
     @property
     def described(self) -> str:
         return "quick" if self.quick else f"{self.repeats} repeats" if self.repeats > 1 else "one repeat"
 
     def people(self, wanted: int) -> int:
-        """A tenth of them when quick; never more than this machine has descriptors for."""
+        """A tenth in a quick run; never more than this machine has descriptors for."""
         wanted = wanted // 10 if self.quick else wanted
         possible = most_sockets()
         if wanted > possible:

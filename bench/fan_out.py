@@ -1,10 +1,10 @@
-"""One person changes and ten thousand look: deliveries per CPU second, against a loop that only sends.
+"""One user changes with ten thousand viewers: deliveries per CPU second, compared with a loop that only sends.
 
-The bare listener gets one frame and sends its payload, which has the bytes of our own status frame, to everybody. The
-node does what a node does: takes `presence.set` from the person's socket, decides, commits, writes its log, computes the
-view, encodes it, sends it to everybody who watches, and lets them rest for a tick. It would do so over a while for that
-many, so it is told that they are few (`pace_above`); for the other way see `popular`. The load does not read while the
-server sends, so that nobody pays for waking it; a round is over when every viewer has got its frame.
+The bare listener gets one frame and sends its payload, which equals our status frame, to all clients. The node does its
+full work: it reads `presence.set` from the user's socket, decides, commits, writes its log, computes the view, encodes
+it, sends it to all viewers, and waits for the tick. By default it would pace the delivery to so many viewers, so
+`pace_above` is raised; `popular` measures paced delivery. The load does not read while the server sends, so that the
+server does not pay for waking it; a round ends when every viewer has its frame.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WARM_UP = 3
 """Rounds."""
 
 REST = 0.25
-"""Seconds the load keeps still: what the server needs to send, and a node to find its viewers ready again."""
+"""Seconds in which the load does not read: the server sends, and the node's tick ends."""
 
 STAR = "star"
 MODES = tuple(masked(f'{{"type":"presence.set","mode":"{mode}"}}'.encode()) for mode in ("busy", "auto"))
@@ -71,7 +71,7 @@ def run(effort: Effort) -> Result:
 
 @contextmanager
 def watched_star(viewers: int) -> Iterator[tuple[Server, Crowd, Change, bytes]]:
-    """A node, a person whom so many watch, what makes that person change, and the frame the viewers then get."""
+    """A node, a user with so many viewers, a function that changes the user, and the frame that viewers then get."""
     users = names(viewers)
     contacts = ((STAR, user) for user in users)
     with herenow(contacts, pace_above=2 * viewers) as server, Crowd(server) as crowd:
@@ -91,7 +91,7 @@ def watched_star(viewers: int) -> Iterator[tuple[Server, Crowd, Change, bytes]]:
 
 @contextmanager
 def bare_crowd(viewers: int, frame: bytes) -> Iterator[tuple[Server, Crowd, Change]]:
-    """The bare listener, so many clients, and what makes it send this frame to all of them."""
+    """The bare listener, so many clients, and a function that makes it send this frame to all of them."""
     with bare("fan-out") as server, Crowd(server) as crowd:
         clients = crowd.join(handshake() for _ in range(viewers))
         order = masked(frame)
@@ -99,7 +99,7 @@ def bare_crowd(viewers: int, frame: bytes) -> Iterator[tuple[Server, Crowd, Chan
 
 
 def _measure(server: Server, crowd: Crowd, change: Change, viewers: int, frames: int, rounds: int) -> Measured:
-    """`frames`: how many a change brings, those included that are not for viewers."""
+    """`frames`: frames per change, including those that are not for viewers."""
     for _ in range(WARM_UP):
         _round(crowd, change, frames)
     cpu = server.cpu_seconds

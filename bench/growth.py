@@ -1,7 +1,7 @@
-"""How does cost grow with people? The same life at one, two, four and eight times as many.
+"""How cost grows with the number of users: the same activity at one, two, four and eight times as many.
 
-Everybody watches twenty others and changes six times a minute. If cost grows as people do, a person costs the same at each
-size: the node's CPU time per person and minute, its memory per person, and how late a change is.
+Every user watches twenty others and changes six times a minute. With linear growth a user costs the same at each size:
+CPU time of the node per user and minute, memory per user, and delay of a change.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ PEOPLE = 1_000
 TIMES = (1, 2, 4, 8)
 WATCHED = 20
 CHANGES = 0.1
-"""Per person and second."""
+"""Per user and second."""
 WARM_UP = 3.0
 MEASURE = 8.0
 STEP = 0.02
 MORE = 1.25
-"""A person may cost so many times as much among eight times as many."""
+"""A user may cost at most this many times as much among eight times as many users."""
 
 
 @dataclass(frozen=True)
 class Cost:
     cpu: float
-    """Milliseconds per person and minute."""
+    """Milliseconds per user and minute."""
     memory: float
-    """KB per person."""
+    """KB per user."""
     p99: float
     """Milliseconds."""
     load: float
@@ -96,7 +96,7 @@ def _measure(people: int, effort: Effort) -> Cost:
 
 
 def _live(crowd: Crowd, clients: list[int], dice: Random, seconds: float) -> None:
-    """Somebody is busy, then no longer; the order is that of dice, the pace even."""
+    """Users become busy and free again, in random order at an even pace."""
     start, made = time.monotonic(), 0
     busy = 0
     for step in range(1, round(seconds / STEP) + 1):

@@ -1,7 +1,7 @@
-"""Has something become slower? Ratios of a new run against the committed ones; times depend on the machine, ratios hardly.
+"""Compares the ratios of a new run with the committed ones; times depend on the machine, ratios hardly.
 
-A ratio may be worse than the committed one by the tolerance of its scenario, wide enough for what a shared machine does to
-two sides that do not run at the same moment. Run by hand, and before a release: it takes minutes and a calm machine.
+A ratio may be worse than the committed one by the tolerance of its scenario, which covers the noise of a shared machine
+on two sides that do not run at the same moment. Run by hand before a release: it takes minutes and an idle machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOLERANCES = {"beats": 0.15, "fan-out": 0.15, "memory": 0.10, "storm": 0.25, "ar
 """Share of the committed ratio that may be lost."""
 
 OF_PEERS = 0.30
-"""Two different servers, one after the other."""
+"""For two different servers, measured one after the other."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Verdict:
 
 
 def tolerance(scenario: str) -> float | None:
-    """None: nothing of this scenario is compared."""
+    """None: this scenario is not compared."""
     return OF_PEERS if scenario.endswith("-peers") else TOLERANCES.get(scenario)
 
 
 def compared(result: Result, folder: Path) -> Iterator[Verdict]:
-    """For every figure that has a ratio in both."""
+    """A verdict for every figure that has a ratio in both results."""
     path, tolerated = folder / f"{result.scenario}.json", tolerance(result.scenario)
     if tolerated is None or not path.exists():
         return
@@ -56,5 +56,5 @@ def compared(result: Result, folder: Path) -> Iterator[Verdict]:
 
 
 def guarded(folder: Path) -> list[str]:
-    """Scenarios of which ratios have been committed, those of peers left out."""
+    """Scenarios with committed ratios, without those of peers."""
     return [name for name in TOLERANCES if (folder / f"{name}.json").exists()]

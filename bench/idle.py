@@ -1,8 +1,8 @@
-"""Does an idle minute cost more when more people are idle?
+"""Whether an idle minute costs more with more idle users.
 
-Clients connect, watch one another and then say nothing. First with a `beat_every` so long that nobody is pinged while
-we look: this cost may not grow with the people. Then with a short one: what is more then is the price of the pings and
-their answers, which stand for each user's own beats.
+Clients connect, watch one another and then send nothing. First with a `beat_every` so long that no client is pinged
+during the measurement: this cost must not grow with the users. Then with a short one: the difference is the cost of
+pings and their answers, which replace each user's heartbeats.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MORE = 0.2
 @dataclass(frozen=True)
 class Measured:
     cpu: float
-    """Seconds per minute."""
+    """CPU seconds per minute."""
     pings: float
     """Per minute."""
 
@@ -35,10 +35,7 @@ class Measured:
 def run(effort: Effort) -> Result:
     crowds = [effort.people(people) for people in PEOPLE]
     quiet = {people: [_look(people, effort, UNPINGED).cpu for _ in range(effort.repeats)] for people in crowds}
-    least, most = (
-        crowds[1],
-        crowds[-1],
-    )  # a node where nobody ever was has less to look after: not a matter of numbers
+    least, most = (crowds[1], crowds[-1])  # a node that never had a user has less to do, whatever the numbers
     more = statistics.median(quiet[most]) - statistics.median(quiet[least])
     pinged = [_look(most, effort, PINGED) for _ in range(effort.repeats)]
     per_ping = [(each.cpu - statistics.median(quiet[most])) / each.pings * 1e6 for each in pinged]

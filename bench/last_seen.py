@@ -1,8 +1,8 @@
-"""How fast are last seens written, and those of people who are not here read, with many of them in the ledger already?
+"""Write rate of last seens, and read times of offline users, with many users in the ledger.
 
-The ledgers are called as a recorder calls them, in this process: batches of its size, one after the other, of people drawn
-at random, one in ten of them new. Both keep their promise meanwhile: what is answered is on the disk. PostgreSQL is as it
-comes, with its defaults, on the other core.
+The ledgers are called in this process as the ledger writer calls them: batches of its size, one after the other, of
+random users, one in ten of them new. Both ledgers are durable: an acknowledged write is on the disk. PostgreSQL has its
+default settings, on the other core.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PEOPLE = 500_000
 SECONDS = 10.0
 READS = 100
 READ = 1_000
-"""People in one question."""
+"""Users in one read."""
 
 NOW = 1_790_000_000_000
 AIMS = {"PostgreSQL": 20_000.0, "SQLite": 10_000.0}
@@ -110,5 +110,5 @@ async def _reads(ledger: Ledger, people: int, effort: Effort, dice: random.Rando
 
 
 def _name(number: int) -> str:
-    """Not in the order in which they came: ids of users rarely are."""
+    """Ids that are not in the order of arrival, as real ids rarely are."""
     return f"user-{number * 2_654_435_761 % 4_294_967_296:010}"

@@ -1,10 +1,10 @@
-"""Does a change take longer to a socket while the ledger is down?
+"""Whether changes are delivered later while the ledger is down.
 
-A node on PostgreSQL, with people who change and people who watch all of them. The ledger is up, frozen (SIGSTOP: it takes
-connections and never answers) and gone (kill -9: nobody listens), a few seconds each, in turns. What is compared is the
-99th percentile of the time from the change leaving one socket to its arrival at another, by the load's clock; the first
-moments of being down are in it. Each turn is compared with the one just before, and the median of these ratios is the
-figure: whatever else the machine does hits both of a pair, or only some pairs.
+A node on PostgreSQL, with users who change and viewers of all of them. The ledger is up, frozen (SIGSTOP: it accepts
+connections and never answers) and gone (kill -9: connections are refused), a few seconds each, alternating. The figure
+is the 99th percentile of the time from a change leaving one socket to its arrival at another, by the load's clock,
+including the first moments of an outage. Each phase is compared with the one just before, and the median of these
+ratios is reported, so that other load of the machine affects both of a pair, or only some pairs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from bench.server import Server, herenow
 VIEWERS = 200
 TARGETS = 200
 WATCHED = 20
-"""Viewers whose frames are read, not only counted."""
+"""Viewers whose frames are parsed, not only counted."""
 
 STEP = 0.005
-"""Seconds between two changes; each person changes once a second."""
+"""Seconds between two changes; each user changes once a second."""
 
 WARM_UP = 3.0
 TURN = 2.0
@@ -62,13 +62,13 @@ def run(effort: Effort) -> Result:
 
 
 def _measured(effort: Effort) -> tuple[dict[str, list[tuple[float, float]]], float]:
-    """How it is down → 99th percentiles in milliseconds, (up, down) of each pair of turns."""
+    """Kind of outage → 99th percentiles in milliseconds, (up, down) of each pair of phases."""
     watching, changing = names(VIEWERS), names(TARGETS, "target")
     pairs: dict[str, list[tuple[float, float]]] = {"frozen": [], "gone": []}
     postgres = PostgresServer(quick=False)
     try:
         postgres.make().start()
-        machine.pin(postgres.pid, machine.cores().load)  # it is small beside the load, and must not use the node's
+        machine.pin(postgres.pid, machine.cores().load)  # it is small beside the load, and must not use the node's core
         with herenow(itertools.product(watching, changing), ledger=postgres.url()) as server, Crowd(server) as crowd:
             targets = crowd.join(map(handshake, changing), frames_each=2)
             clients = crowd.join(map(handshake, watching), frames_each=2)
@@ -79,7 +79,7 @@ def _measured(effort: Effort) -> tuple[dict[str, list[tuple[float, float]]], flo
                 for _ in range(effort.rounds(TURNS)):
                     for how, down, again in _ways(postgres):
                         before = _p99(watch.run(effort.seconds(TURN)))
-                        crowd.settle(REST)  # what is under way must not wait until we have done this
+                        crowd.settle(REST)  # pending work must not wait for the next step
                         down()
                         pairs[how].append((before, _p99(watch.run(effort.seconds(TURN)))))
                         again()
@@ -94,7 +94,7 @@ def _ways(postgres: PostgresServer) -> list[tuple[str, Callable[[], object], Cal
 
 
 class Watch:
-    """Makes people change, and notes how long it takes until others have heard of it."""
+    """Changes users, and measures the time until viewers have received it."""
 
     def __init__(self, crowd: Crowd, targets: dict[str, int], viewers: list[int]) -> None:
         self._crowd = crowd
@@ -134,7 +134,7 @@ class _Frame(msgspec.Struct):
 
 
 def _wait_until_well(server: Server, crowd: Crowd) -> None:
-    """The backlog is written, and the node says that nothing is degraded."""
+    """Wait until the backlog is written and the node reports nothing degraded."""
     until = time.monotonic() + WELL_WITHIN
     while time.monotonic() < until:
         crowd.settle(0.3)

@@ -1,8 +1,8 @@
-"""Thousands of clients in one thread, cheap enough not to be what is measured.
+"""Thousands of clients in one thread, cheap enough not to distort the measurement.
 
-No WebSocket library and no event loop: epoll, read, write, and as much of RFC 6455 as a well-behaved server needs. A
-frame costs about 3 µs to read and 5 µs to write, nearly all of it the kernel's. The load runs on a core of its own,
-and `Share` tells how much of it was used: near one, the figures would be those of the load.
+No WebSocket library and no event loop: epoll, read, write, and as much of RFC 6455 as a correct server needs. A frame
+costs about 3 µs to read and 5 µs to write, nearly all of it in the kernel. The load runs on its own core, and `Share`
+measures how much of it was used: near one, the figures would be those of the load.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herenow.transport.auth import mint
 
 PATH = "/ws/presence"
 WINDOW = 64
-"""Handshakes, or questions, under way at once: below any listener's backlog."""
+"""Handshakes or requests in flight: below any listener's backlog."""
 
 PER_ADDRESS = 20_000
 """Connections per source address: there are 28 000 ephemeral ports for each."""
@@ -38,7 +38,7 @@ Listener = Callable[[bytes], None]
 
 
 class Crowd:
-    """Clients of a server, or of several by turns. A client is known by the number of its socket."""
+    """Clients of one server, or of several in rotation. A client is identified by its socket number."""
 
     def __init__(self, *servers: Server, address: int = 2) -> None:
         """`address`: the last number of the first source address, 127.0.0.N; each process of a load has its own."""
@@ -49,12 +49,12 @@ class Crowd:
         self._opening: set[int] = set()
         self._rest: dict[int, bytes] = {}
         self.listeners: dict[int, Listener] = {}
-        """Who wants to see the payloads of a client's frames; those of others are only counted."""
+        """Receivers of the payloads of a client's frames; other frames are only counted."""
         self.frames = 0
         self.pings = 0
         self.lost = 0
         self.on_lost: Callable[[int], None] | None = None
-        """Told of every client whose connection the server has closed."""
+        """Called for every client whose connection the server has closed."""
 
     def __enter__(self) -> Crowd:
         return self
@@ -70,7 +70,7 @@ class Crowd:
         return len(self._sockets)
 
     def join(self, handshakes: Iterable[bytes], *, frames_each: int = 0) -> list[int]:
-        """Connect one client per handshake, wait until each has been let in and got so many frames."""
+        """Connects one client per handshake; returns when each is accepted and has so many frames."""
         goal = self.frames
         clients = []
         for handshake in handshakes:
@@ -81,7 +81,7 @@ class Crowd:
         return clients
 
     def leave(self, clients: Iterable[int]) -> None:
-        """They close their sockets without a word."""
+        """Closes their sockets without a CLOSE frame."""
         for client in clients:
             self._epoll.unregister(client)
             self._sockets.pop(client).close()
@@ -97,8 +97,9 @@ class Crowd:
             write(client, frame)
 
     def ask(self, questions: Iterable[tuple[int, bytes]], answers: int = 1) -> None:
-        """Send each client its frame and wait for so many answers to each, few at a time: a burst would be another
-        measurement."""
+        """Sends each client its frame and waits for so many answers to each, few at a time: a burst would be another
+        measurement.
+        """
         goal = self.frames
         for client, question in questions:
             self.until_frames(goal - (WINDOW - 1) * answers)
@@ -107,14 +108,14 @@ class Crowd:
         self.until_frames(goal)
 
     def wire_bytes(self, client: int) -> int:
-        """What has gone over the wire for this client in both directions, headers of TCP and IP included."""
+        """Bytes on the wire for this client in both directions, including TCP and IP headers."""
         return machine.wire_bytes(self._sockets[client])
 
     def until_frames(self, goal: int) -> None:
         self.until(lambda: self.frames >= goal)
 
     def until(self, done: Callable[[], bool], patience: float = PATIENCE) -> None:
-        """Read until this is so."""
+        """Reads until `done()` is true."""
         deadline = time.monotonic() + patience
         while not done():
             self.read(0.2)
@@ -124,7 +125,7 @@ class Crowd:
                 raise RuntimeError(f"the server did not do it within {patience:g} s ({self.frames} frames came)")
 
     def read(self, timeout: float = 0.0) -> None:
-        """What is there, once from each client."""
+        """Reads what is available, once from each client."""
         for client, _ in self._epoll.poll(timeout, 4096):
             try:
                 data = os.read(client, CHUNK)
@@ -138,13 +139,13 @@ class Crowd:
                 self._lose(client)
 
     def settle(self, seconds: float) -> None:
-        """Let time pass, and answer pings meanwhile."""
+        """Lets time pass, and answers pings meanwhile."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.read(left)
 
     def knock(self, handshake: bytes) -> int:
-        """Connect one client, and do not wait until it has been let in."""
+        """Connects one client without waiting until it is accepted."""
         client = socket.socket()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.bind((f"127.0.0.{self._address + len(self._sockets) // PER_ADDRESS}", 0))
@@ -155,7 +156,7 @@ class Crowd:
         return number
 
     def adopt(self, client: socket.socket) -> int:
-        """A connection that somebody else has opened, and is spoken on already."""
+        """Takes over a connection that was opened and used elsewhere."""
         client.setblocking(False)  # noqa: FBT003
         number = client.fileno()
         self._sockets[number] = client
@@ -167,7 +168,7 @@ class Crowd:
         self._opening.discard(client)
         self._epoll.unregister(client)
         self._sockets.pop(client).close()
-        self.listeners.pop(client, None)  # the number will be another client's
+        self.listeners.pop(client, None)  # the number will be reused by another client
         self._rest.pop(client, None)
         if self.on_lost is not None:
             self.on_lost(client)
@@ -200,7 +201,7 @@ class Crowd:
 
 
 def _payload(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the payload of the frame at `at` begins and ends; beyond `end` if it is not all here."""
+    """Begin and end of the payload of the frame at `at`; beyond `end` if it is incomplete."""
     if at + 2 > end:
         return at, end + 1
     size = data[at + 1]
@@ -223,7 +224,7 @@ def masked(payload: bytes, opcode: int = 0x81) -> bytes:
 
 
 def handshake(user: str | None = None) -> bytes:
-    """As a browser opens a WebSocket; for the bare listener without a user."""
+    """The handshake of a browser; for the bare listener without a user."""
     query, offer = "", ""
     if user is not None:
         query = f"?device_id=browser-{user}&platform=web"
@@ -232,7 +233,7 @@ def handshake(user: str | None = None) -> bytes:
 
 
 def upgrade(target: str, headers: str = "") -> bytes:
-    """A WebSocket's first request, at any server; each of the headers ends with its line."""
+    """The first request of a WebSocket at any server; each header ends with its line break."""
     key = base64.b64encode(os.urandom(16)).decode()
     return (
         f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -255,7 +256,7 @@ def subscription(targets: Sequence[str]) -> bytes:
 
 @contextmanager
 def share() -> Iterator[Share]:
-    """How much of its core the load used inside this block."""
+    """Measures how much of its core the load used inside this block."""
     measured = Share()
     yield measured
     measured.stop()
@@ -272,7 +273,7 @@ class Share:
 
 
 class Http:
-    """One keep-alive connection; one request after the other. A body in chunks is answered as it came, sizes included."""
+    """One keep-alive connection; one request after the other. A chunked body is returned as received, with its sizes."""
 
     def __init__(self, server: Server, bearer: str, patience: float = 10.0) -> None:
         self._bearer = bearer

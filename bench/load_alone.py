@@ -1,8 +1,8 @@
-"""How fast is the load itself? If it were the bottleneck, every other figure would be one of the load.
+"""The speed of the load itself. If it were the bottleneck, every other figure would be one of the load.
 
-Frames lie ready in a thousand TCP connections, as a fan-out leaves them, and the load reads them; it writes beats to a
-thousand connections that are emptied while nobody counts; it connects to the bare listener. Each is counted by the load's
-own CPU second, beside what the fastest server here, the bare listener, does in one of its own.
+The load reads frames that lie ready in a thousand TCP connections, as after a fan-out; it writes heartbeats to a
+thousand connections that are emptied outside the measurement; it connects to the bare listener. Each is counted per CPU
+second of the load, beside what the fastest server, the bare listener, does in one of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS = 40
 CONNECTS = 5_000
 PAYLOAD = b"x" * 200
 FRAME = b"\x81\x7e" + len(PAYLOAD).to_bytes(2, "big") + PAYLOAD
-"""As long as a status."""
+"""As long as a status frame."""
 
 
 def run(effort: Effort) -> Result:

@@ -1,7 +1,7 @@
-"""How long does a calm node take to answer `GET /presence` about 200 and about 1000 people?
+"""Response time of `GET /presence` for 200 and for 1000 users on an idle node.
 
-One keep-alive connection, one request after the other, from the first byte sent to the last byte read. Everybody asked
-for is connected; the caller is a contact of all of them and connected too, or it is a service.
+One keep-alive connection, one request after the other, from the first byte sent to the last byte read. All users are
+connected; the caller is a connected contact of all of them, or a service.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _figures(server: Server, bearer: str, ids: list[str], who: str, aim: float, 
 
 
 def _times(server: Server, bearer: str, ids: list[str], requests: int) -> list[float]:
-    """Milliseconds, in rising order."""
+    """Milliseconds, ascending."""
     took: list[float] = []
     with Http(server, bearer) as http:
         request = http.request("GET", f"/api/v1/presence?user_ids={','.join(ids)}")

@@ -1,9 +1,9 @@
-"""Ten thousand people are lost at the same moment: how far from due is each of them announced?
+"""Ten thousand users are lost at the same moment: how far from its due time is each loss announced?
 
-Lost once without a word (the sockets stay open and answer nothing any more: due `dead_after` and `grace` after the last
-beat) and once with their connections (due `grace` after the close). Others watch all of them; announced is when a viewer
-has read it, due is counted from when the client sent its last beat or closed, both by the load's clock. Timings are short,
-so that it does not take two minutes; the error does not depend on them.
+Once silently (the sockets stay open and answer nothing: due `dead_after` and `grace` after the last heartbeat) and once
+by closed connections (due `grace` after the close). Viewers watch all of them; the announcement counts when a viewer
+has read it, and the due time from the last heartbeat or close of the client, both by the load's clock. Timings are
+short, so that it does not take two minutes; the error does not depend on them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Losses:
 
     @property
     def errors(self) -> list[float]:
-        """Seconds, in rising order; below zero: too early."""
+        """Seconds, ascending; negative if too early."""
         return sorted(self.announced[user] - due for user, due in self.due.items())
 
     def at(self, share: float) -> float:
@@ -91,7 +91,7 @@ def _measure(people: int, lose: Lose, delay: float) -> Losses:
 
 
 def _join(targets: Crowd, viewers: Crowd, users: list[str]) -> list[int]:
-    """A hundred at a time: whoever is here already has pings to answer, also on a machine that is slow today."""
+    """A hundred at a time: connected clients have pings to answer, even on a slow machine."""
     joined = []
     for start in range(0, len(users), 100):
         joined += targets.join(map(handshake, users[start : start + 100]), frames_each=2)
@@ -107,7 +107,7 @@ def _together(first: Crowd, second: Crowd, seconds: float) -> None:
 
 
 def _fall_silent(crowd: Crowd, clients: list[int]) -> list[float]:
-    """The last that is heard of each; nobody reads on these sockets any more."""
+    """Sends the last heartbeat of each; these sockets are not read afterwards."""
     went = []
     for client in clients:
         went.append(time.time())

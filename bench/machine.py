@@ -1,7 +1,7 @@
-"""What the operating system knows about a process: its CPU seconds, its memory, its reads; and which core is whose.
+"""Process figures from the operating system: CPU seconds, memory, reads; and the assignment of cores.
 
-Linux only. The server has one core, the load another; what a process used is read from outside, so measuring costs the
-server nothing.
+Linux only. The server has one core, the load another; the figures are read from outside, so measuring costs the server
+nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SPARE = 500
-"""Descriptors a process needs beside its sockets; the node leaves a tenth of its limit unused, see `most_sockets`."""
+"""Descriptors a process needs besides its sockets; the node leaves a tenth of its limit unused, see `most_sockets`."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Cores:
         return self.server == self.load
 
 
-@functools.cache  # the load pins itself, and would then see one core only
+@functools.cache  # the load pins itself, and would then see only one core
 def cores() -> Cores:
     allowed = sorted(os.sched_getaffinity(0))
     return Cores(allowed[0], allowed[-1])
@@ -52,14 +52,14 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory without the kernel's socket buffers, which no process can help."""
+    """Resident memory without the kernel's socket buffers, which the process cannot influence."""
     status = Path(f"/proc/{pid}/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
 @dataclass(frozen=True)
 class Reads:
-    """What a process has read with read(2), which is how uvloop reads a socket."""
+    """Number of reads of a process with read(2), which uvloop uses for sockets."""
 
     bytes: int
     calls: int
@@ -76,14 +76,14 @@ def raise_descriptor_limit() -> None:
 
 
 TCP_INFO = struct.Struct("=5xB98xQQQQII")
-"""Of Linux' struct tcp_info: the options; two rates, bytes acknowledged and received, segments sent and received."""
+"""Fields of Linux' struct tcp_info: options; two rates, bytes acknowledged and received, segments sent and received."""
 
 TIMESTAMPS = 1
 IP_HEADER, TCP_HEADER, TIMESTAMP_OPTION = 20, 20, 12
 
 
 def wire_bytes(connection: socket.socket) -> int:
-    """Both ways, by the kernel's own count of bytes and of segments, those included that only acknowledge."""
+    """Bytes in both directions by the kernel's count of bytes and segments, including pure acknowledgements."""
     told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO.size)
     options, _, _, sent, received, segments_out, segments_in = TCP_INFO.unpack(told)
     header = IP_HEADER + TCP_HEADER + (TIMESTAMP_OPTION if options & TIMESTAMPS else 0)
@@ -92,7 +92,7 @@ def wire_bytes(connection: socket.socket) -> int:
 
 
 def spread(pid: int) -> None:
-    """On any core, where CPU seconds are not what is measured."""
+    """Allows any core, where CPU seconds are not measured."""
     _place(pid, {cores().server, cores().load})
 
 
@@ -101,13 +101,13 @@ def descriptors() -> int:
 
 
 def most_sockets() -> int:
-    """How many connections fit into one process here and into a node, which keeps a tenth of its descriptors free."""
+    """Connections that fit into one process here and into a node, which keeps a tenth of its descriptors free."""
     limit = descriptors()
     return limit - max(SPARE, limit // 10 + 100)
 
 
 def described() -> dict[str, str]:
-    """For the results: what was measured on what."""
+    """Description of the machine, for the results."""
     return {
         "kernel": platform.release(),
         "python": platform.python_version(),

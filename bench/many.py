@@ -1,8 +1,8 @@
-"""How much memory do ten, fifty and a hundred thousand connected people take, over several nodes?
+"""Memory of ten, fifty and a hundred thousand connected users, over several nodes.
 
-As many nodes as the descriptors of a process ask for, on one Valkey, each with a process of the load for itself. Everybody
-watches the next one, who is on another node as often as not. Nothing is pinned: this is about memory, and arriving takes
-what both cores have. What the kernel keeps per socket is not in it, nor what the load uses.
+As many nodes as the descriptor limit of a process requires, on one Valkey, each with its own load process. Every user
+watches the next one, who is often on another node. Processes are not pinned: the scenario measures memory, and
+connecting may use both cores. Kernel memory per socket and the load's memory are not included.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run(effort: Effort) -> Result:
 
 
 def _parts(here: int, there: int, count: int) -> list[tuple[list[str], list[list[str]]]]:
-    """Those who come, dealt out to as many nodes, each with whom they watch: the one who came before."""
+    """New users distributed over the nodes, each with the previous user as target."""
     users = names(there, "m")
     parts: list[tuple[list[str], list[list[str]]]] = [([], []) for _ in range(count)]
     for number in range(here, there):

@@ -1,7 +1,7 @@
-"""How much resident memory is a connected, subscribed, idle user?
+"""Resident memory of a connected, subscribed, idle user.
 
-Read before anybody is here and when everybody is and nothing happens any more. Each user watches the next one, ten
-or fifty of a ring, so everybody is watched as well. What the kernel keeps per socket is in neither figure.
+Read before any user is connected, and when all are connected and idle. Each user watches the next one, ten or fifty of
+a ring, so every user is watched as well. Kernel memory per socket is not included.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bench.server import Server, bare, herenow
 
 PEOPLE = 10_000
 SETTLE = 4.0
-"""Seconds until the ledger has been written and garbage is gone."""
+"""Seconds until the ledger has been written and garbage collected."""
 
 
 def run(effort: Effort) -> Result:

@@ -1,10 +1,10 @@
-"""Two nodes on one Valkey: how late is a change on the other, what does a storm of arrivals cost the store, and how
-soon is an emptied store whole again?
+"""Two nodes on one Valkey: delay of a change on the other node, store commands per connect, and recovery time of an
+emptied store.
 
-Both nodes and the store share the server's core, until the store is emptied: then the second node has the other one. A
-change is a mode set on a socket of the first node, seen by viewers of the second; late is the time from its `since` to the
-moment a viewer has read it, with the load's own delay. Of the sessions that an emptied store loses, ten thousand have a
-socket, the others came by REST beats, as of an outside gateway.
+Both nodes and the store share the server's core, until the store is emptied: then the second node uses the other core.
+A change is a mode set on a socket of the first node, seen by viewers of the second; its delay is the time from its
+`since` to the moment a viewer has read it, including the load's own delay. Of the sessions that an emptied store loses,
+ten thousand have a socket, the others are REST sessions of an external gateway.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WARM_UP = 3.0
 MEASURE = 8.0
 ARRIVALS = 10_000
 WATCHED = 100
-"""Of those who arrive, as many are watched on the other node."""
+"""Number of new users that are watched on the other node."""
 
 SESSIONS = 100_000
 BEATS = 10_000
@@ -144,7 +144,9 @@ class _Frame(msgspec.Struct):
 
 
 def _arrive(stage: Stage, crowd: Crowd, arrivals: int) -> float:
-    """Commands that the store executed for each, those inside scripts included; the nodes' own are too few to matter."""
+    """Commands that the store executed per connect, including those inside scripts; the nodes' periodic ones are
+    negligible.
+    """
     seen: list[bytes] = []
     with Crowd(stage.second) as there:
         [viewer] = there.join([handshake("viewer-of-storm")], frames_each=2)
@@ -162,7 +164,7 @@ def _arrive(stage: Stage, crowd: Crowd, arrivals: int) -> float:
 
 
 def _beat(stage: Stage, crowd: Crowd, people: int) -> None:
-    """People without a socket, through the second node."""
+    """Creates users without a socket, through the second node."""
     users = names(people, "beaten")
     with Http(stage.second, token("gateway", scope="service")) as http:
         for start in range(0, len(users), BEATS):
@@ -174,8 +176,8 @@ def _beat(stage: Stage, crowd: Crowd, people: int) -> None:
 
 
 def _empty(stage: Stage, crowd: Crowd, sessions: int) -> tuple[float, int]:
-    """(seconds until all are there again and nothing is stale, how many are missing)"""
-    machine.pin(stage.second.pid, machine.cores().load)  # which has nothing else to do now
+    """(seconds until all sessions are back and nothing is stale, number of missing sessions)"""
+    machine.pin(stage.second.pid, machine.cores().load)  # the load core is idle now
     crowd.settle(3.0)
     expected = asyncio.run(_records(stage.store))
     if expected < sessions:
@@ -187,7 +189,7 @@ def _empty(stage: Stage, crowd: Crowd, sessions: int) -> tuple[float, int]:
         crowd.settle(0.1)
         now_stale = sum(_stale(server) for server in (stage.first, stage.second)) > 0
         stale = stale or now_stale
-        seconds = time.monotonic() - start  # to count them takes a while too
+        seconds = time.monotonic() - start  # counting them also takes time
         if stale and not now_stale and asyncio.run(_records(stage.store)) >= expected:
             return seconds, 0
     return time.monotonic() - start, expected - asyncio.run(_records(stage.store))

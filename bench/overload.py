@@ -1,9 +1,9 @@
-"""A node that is asked for more than it can answer: how late is it, what does it give up, and what still comes?
+"""A node with more requests than it can answer: its delay, which changes it sheds, and which are still delivered.
 
-Processes beside it ask for a thousand people at a time, more and more of them (`bulk_load`). At each stage the node's own
-measure and level are read from its metrics, and somebody goes into hiding and comes back: the time until a viewer has
-heard of it, question and answer included, is what coming and going costs on such a node. Then they all stop, and the node
-has caught up when it gives up nothing any more.
+More and more processes read a thousand users at a time (`bulk_load`). At each stage the node's own delay and level are
+read from its metrics, and a user hides and returns: the time until a viewer has received it, including request and
+answer, is the delay of online and offline changes. Then the load stops, and the node has recovered when it sheds
+nothing any more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONNECTIONS = 100
 
 STAGES = 5
 SETTLE = 4.0
-"""Seconds after which a stage is one."""
+"""Seconds until a stage is stable."""
 
 ROUNDS = 3
 MODES = tuple(masked(f'{{"type":"presence.set","mode":"{mode}"}}'.encode()) for mode in ("invisible", "auto"))
@@ -70,7 +70,7 @@ def _come_and_go(crowd: Crowd, target: int, viewer: int) -> list[float]:
 
 
 def _measured(server: Server) -> tuple[float, float, float]:
-    """How late, at which level, what was given up since the start."""
+    """(delay, level, changes shed since the start)"""
     with Http(server, token("bench", scope="service"), patience=PATIENCE) as http:
         _, body = http.fetch(http.request("GET", "/metrics"))
     found = dict(re.findall(r"^(herenow_(?:loop|given)\w+) (\S+)$", body.decode(), re.MULTILINE))
@@ -84,7 +84,7 @@ def _measured(server: Server) -> tuple[float, float, float]:
 
 @contextmanager
 def _busy(server: Server) -> Iterator[Iterator[None]]:
-    """One more process at each step; all of them end with the block."""
+    """Starts one more process at each step; all are stopped at the end of the block."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def grow() -> Iterator[None]:

@@ -1,6 +1,6 @@
-"""A result as a picture: bars for figures that stand beside something, lines for what grows with what. Plain SVG.
+"""A result as a picture: bars for compared figures, lines for growth. Plain SVG.
 
-Each group of bars has one unit and begins at zero, so that lengths may be compared; the number stands at its end.
+Each group of bars has one unit and begins at zero, so that lengths are comparable; the number is at the end of its bar.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ LEFT = 400
 BAR = 16
 GAP = 6
 COLOURS = ("#2f6f4f", "#b9b4a7", "#7a5c99", "#c2703d", "#3d7ac2", "#a33b4b")
-"""Ours first."""
+"""herenow first."""
 PLOT = 260
 MARGIN = 70
 
 
 def svg(result: Result, caption: str) -> str:
-    """The whole picture; a figure without anything beside it, and without its like, is only in the table."""
+    """The whole picture; a figure without a comparison is only in the table."""
     parts: list[str] = []
     top = 76
     for unit, figures in groupby(_barred(result), key=lambda figure: figure.unit):
@@ -79,7 +79,7 @@ def _lines(x_unit: str, unit: str, lines: list[Line], top: int) -> list[str]:
     most = max((y for line in lines for _, y in line.points), default=1.0) or 1.0
     width, bottom = WIDTH - 2 * MARGIN - 200, top + PLOT
     place = {x: MARGIN + width * at / max(1, len(xs) - 1) for at, x in enumerate(xs)}
-    """Evenly: what is measured at doublings reads as doublings."""
+    """Evenly spaced: doublings look like doublings."""
     parts = [
         f'<path d="M{MARGIN} {top}V{bottom}H{MARGIN + width}" fill="none" stroke="#999"/>',
         _text(MARGIN - 8, top + 8, number(most), anchor="end", size=11),

@@ -1,9 +1,9 @@
-"""Somebody whom ten thousand watch changes again and again: what does everybody else notice of it?
+"""A user with ten thousand viewers changes repeatedly: the effect on other users.
 
-A neighbour with a few viewers changes twenty times a second meanwhile. Late is the time from `since` in a frame to its
-arrival at the neighbour's viewers. Once the node tells the many in waves, as it does by default above 5 000, and once at
-once, as if they were few (`pace_above`). Of the waves, the time until the last of the many knows is taken by the node's
-own stamps, `as_of` less `since`.
+Meanwhile a neighbour with a few viewers changes twenty times a second. The delay is the time from `since` in a frame to
+its arrival at the neighbour's viewers. Measured once with paced delivery, the default above 5 000 viewers, and once
+with immediate delivery (`pace_above`). For paced delivery, the time until the last viewer has a change is taken from
+the node's own timestamps, `as_of` less `since`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.server import herenow
 VIEWERS = 10_000
 FRIENDS = 20
 CHANGES = 8
-"""Of the popular one."""
+"""Changes of the popular user."""
 
 EVERY = 3.0
 """Seconds between two of them."""
@@ -37,9 +37,9 @@ AWAY = masked(b'{"type":"presence.away"}')
 @dataclass
 class Measured:
     neighbour: list[float] = field(default_factory=list)
-    """Milliseconds from a change to a friend."""
+    """Milliseconds from a change to a viewer of the neighbour."""
     many: list[float] = field(default_factory=list)
-    """Seconds from a change to one of the many."""
+    """Seconds from a change to a viewer of the popular user."""
 
     def neighbours(self, share: float) -> float:
         return sorted(self.neighbour)[int(len(self.neighbour) * share)]

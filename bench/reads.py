@@ -1,7 +1,7 @@
-"""A thousand people read from a store at once: how long does it take, and how long when the machine is calm?
+"""Time to read a thousand users from a store at once, overall and undisturbed.
 
-Reads and plain computing of the same length take turns, until enough reads were made in calm (see `bench.calm`) or it is
-plain that this machine is not.
+Reads alternate with plain computing of the same length, until enough undisturbed reads were made (see `bench.calm`) or
+the machine turns out to be too busy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from herenow.ports import Engine
 TOGETHER = 1_000
 TIMES = 300
 PATIENCE = 5
-"""Times as many reads at most as are wanted in calm."""
+"""At most this many times the wanted number of undisturbed reads."""
 
 PAUSE = 0.002
-"""Seconds between two turns: a read is not made in the wake of another."""
+"""Seconds between two measurements, so that a read does not follow another directly."""
 
 CALM = (
     "in calm: the hypervisor took nothing, and neither store nor reader was sent away or waited more than "
@@ -37,11 +37,11 @@ class Reads:
     read: Times = field(default_factory=Times)
     computed: Times = field(default_factory=Times)
     machine: str = ""
-    """What it did meanwhile."""
+    """Activity of the machine during the reads."""
 
 
 async def read_in_turns(engine: Engine, store: int, draw: Callable[[], list[str]], times: int) -> Reads:
-    """`store` is its process; `draw` names a thousand people."""
+    """`store` is its process id; `draw` returns a thousand user ids."""
     pids = (os.getpid(), store)
     computing = Computing(statistics.median([await _read(engine, draw()) for _ in range(10)]))
     done, began = Reads(), taken(pids)
@@ -60,7 +60,7 @@ async def read_in_turns(engine: Engine, store: int, draw: Callable[[], list[str]
 
 
 async def _read(engine: Engine, asked: list[str]) -> float:
-    """Milliseconds, until there is an answer: a store that stands still for a second does not spoil the others."""
+    """Milliseconds until an answer; retried, so that a store that pauses for a second does not fail the run."""
     began = time.perf_counter()
     while True:
         try:
@@ -80,7 +80,7 @@ def _told(read: Times, now: Taken, before: Taken) -> str:
 
 
 def figures(repeats: Sequence[Reads], many: str) -> list[Figure]:
-    """`many`: of how many people."""
+    """`many`: the number of users, in words."""
     what, plain = f"{TOGETHER} of {many} read together", "plain computing as long as a read"
     return [
         Figure(f"{what}, p50", "ms", [each.read.p50 for each in repeats]),

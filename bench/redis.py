@@ -1,11 +1,12 @@
-"""What does a Redis engine cost: in the store's memory and CPU, in this process, and at rest?
+"""Costs of a Redis engine: memory and CPU of the store, CPU in this process, and idle cost.
 
-Valkey from pip on the server's core, the engine in this process on the load's, in the loop that a node has. People are what
-the core makes of somebody who has just connected, with ids of twelve characters; a commit is their next change, with
-wake-up, log entry, fence and the mark "not yet in the ledger", 500 to a batch, as a busy node sends them. The store's CPU
-time is read from outside.
-At rest a whole node is looked at, without anybody and with people who say nothing; its commands are counted by the store,
-those inside scripts included.
+Valkey from pip on the server's core, the engine in this process on the load's, in the event loop that a node uses.
+Records are those of users who have just connected, with ids of twelve characters; a commit is their next change, with
+wake-up, log entry, fence and unsaved mark, 500 to a batch, as a busy node sends them. The store's CPU time is read from
+outside.
+
+The idle cost is that of a whole node, without users and with idle users; the store counts its commands, including those
+inside scripts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from herenow.core.record import encode, version_of
 from herenow.core.shards import shard_of
 from herenow.engines.redis import RedisEngine
 from herenow.engines.redis.client import parse_url
-from herenow.ports import Batch, Committed, Write
+from herenow.ports import Batch, Committed, LogPosition, Write
 
 PEOPLE = 1_000_000
 MORE_PEOPLE = 5_000_000
@@ -42,7 +43,7 @@ CHANGES = 100_000
 IDLE = 10_000
 LOOK = 20.0
 SETTLE = 30.0
-"""A new store is settled, and walked a lease later: that is not rest yet."""
+"""Seconds: a new store settles, and is walked a lease later; only then is it idle."""
 NOW = 1_790_000_000_000
 EPOCH = "AAAAAAAA"
 
@@ -63,7 +64,7 @@ class Store:
 
     @property
     def commands(self) -> int:
-        """Executed so far, inside scripts too; ours to look at this are left out."""
+        """Commands executed so far, also inside scripts, without our own for this."""
         stats = self.client.info("commandstats")
         return sum(each["calls"] for name, each in stats.items() if name != "cmdstat_info")  # type: ignore[union-attr]
 
@@ -91,7 +92,7 @@ async def _records(store: Store, people: int, effort: Effort) -> tuple[list[Figu
     await engine.open({})
     crowd = _Crowd(engine, people)
     gc.collect()
-    gc.freeze()  # a million names to ask for are the bench's, and no collector would meet them in a node
+    gc.freeze()  # a million ids belong to the bench; a collector in a node would not meet them
     before = store.used_bytes
     await crowd.arrive()
     per_user = (store.used_bytes - before) / people
@@ -130,8 +131,8 @@ async def _records(store: Store, people: int, effort: Effort) -> tuple[list[Figu
     return figures, reads.notes(loads)
 
 
-async def _read_on(reader: RedisEngine, cursors: dict[int, int]) -> int:
-    """To the ends of the logs, which hold the latest changes only; how many there were."""
+async def _read_on(reader: RedisEngine, cursors: dict[int, LogPosition]) -> int:
+    """Reads the logs to their ends, which hold only the latest changes; returns the number of entries."""
     entries = 0
     while parts := await reader.tail(cursors, 0.0):
         for part in parts:
@@ -179,7 +180,7 @@ class _Crowd:
         return made
 
     def draw(self) -> list[str]:
-        """Strings of their own, as a request brings them; those here lie scattered over a gigabyte."""
+        """New strings, as in a request; the originals are scattered over a gigabyte."""
         users, dice = self._users, self._dice
         return [dice.choice(users[n % len(users)]).encode().decode() for n in range(reads.TOGETHER)]
 
@@ -197,8 +198,9 @@ class _Crowd:
 
 
 class Arrivals:
-    """Records of people who have just connected, each with one device: some thousand different ones, at any time, for a
-    record holds its times as distances from its version."""
+    """Records of users who have just connected, each with one device: some thousand different ones, usable at any time
+    because a record stores its times relative to its version.
+    """
 
     def __init__(self, dice: Random) -> None:
         self._dice = dice

@@ -1,7 +1,7 @@
-"""Do fifty million people fit into the store, and are they read as fast as a million?
+"""Whether fifty million users fit into the store, and are read as fast as a million.
 
-So many that this process cannot remember them: they are written and forgotten, and then a few are read again. While the
-store is at work on the batches of some shards, those of others are made; so it takes as long as the slower of the two.
+Too many for the memory of this process: they are written and forgotten, and then a few are read again. While the store
+processes batches of some shards, those of others are prepared; so it takes as long as the slower of the two.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from herenow.ports import Batch, Committed, Engine, Write
 
 PEOPLE = 50_000_000
 MINUTES = 60
-"""It may take as long."""
+"""Time limit."""
 
 UNDER_WAY = 4
 """Batches: enough that the store always has one, and few enough that none waits long for its answer."""
 
 AGAIN = 0.1
-"""Seconds until a store that did not answer is asked again."""
+"""Seconds before a store that did not answer is called again."""
 
 
 def run(effort: Effort) -> Result:
@@ -70,13 +70,13 @@ async def _huge(store: Store, people: int, effort: Effort) -> Result:
 
 
 class Filling:
-    """People who come, one batch per shard at a time and several shards together."""
+    """Writes users, one batch per shard at a time and several shards concurrently."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._numbers = [0] * engine.shards
         self._under_way: dict[int, asyncio.Task[None]] = {}
-        """By shard, for which there is one batch at a time; the oldest first."""
+        """By shard, which has one batch at a time; the oldest first."""
 
     async def arrive(self, people: int, arrivals: Arrivals) -> None:
         shards = self._engine.shards
@@ -99,13 +99,13 @@ class Filling:
         elif len(self._under_way) == UNDER_WAY:
             await self._end(next(iter(self._under_way)))
         self._under_way[shard] = asyncio.create_task(self._write(shard, writes), name=f"shard {shard}")
-        await asyncio.sleep(0)  # it goes out
+        await asyncio.sleep(0)  # let it be sent
 
     async def _end(self, shard: int) -> None:
         await self._under_way.pop(shard)
 
     async def _write(self, shard: int, writes: list[Write]) -> None:
-        """Until they are there: within half an hour a machine may stand still for longer than a call waits."""
+        """Repeats until written: within half an hour a machine may freeze for longer than a call waits."""
         while True:
             number = self._numbers[shard]
             try:
@@ -118,7 +118,9 @@ class Filling:
                 return
 
     async def _jump(self, shard: int) -> None:
-        """The batch in doubt has run or never will; who is there already is found there when it is repeated."""
+        """After this the batch of unknown outcome has run or never will; users already written are found when it is
+        repeated.
+        """
         self._numbers[shard] += 2
         while True:
             try:

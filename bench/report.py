@@ -1,4 +1,4 @@
-"""What was measured: figures of both sides, their ratio, and whether the aim is met."""
+"""Measured figures of both sides, their ratio, and whether the target is met."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass
 class Figure:
-    """One line: all repeats of ours and, if there is something to compare with, of the bare listener's."""
+    """One line: all repeats of herenow and, if there is a comparison, of the bare listener."""
 
     name: str
     unit: str
     ours: Sequence[float]
     bare: Sequence[float] = field(default_factory=list)
     at_least: float | None = None
-    """An aim for the ratio of the medians, ours to bare."""
+    """Target for the ratio of the medians, herenow to bare."""
     at_most: float | None = None
-    """An aim for our worst repeat, in `unit`."""
+    """Upper target for our worst repeat, in `unit`."""
     no_less: float | None = None
-    """The same from below."""
+    """Lower target for our worst repeat."""
     less_is_better: bool = False
-    """Of the ratio."""
+    """Whether a lower ratio is better."""
 
     @property
     def ratio(self) -> float | None:
@@ -45,7 +45,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """None: nothing was aimed at."""
+        """None: no target."""
         if self.at_least is not None:
             return self.ratio is not None and self.ratio >= self.at_least
         if self.no_less is not None:
@@ -58,20 +58,20 @@ class Result:
     scenario: str
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """How the figures came about, and how one knows that the load was not what was measured."""
+    """How the figures were measured, and why the load did not limit them."""
     against: str = "bare picows"
-    """What stands beside ours."""
+    """The other side of the comparison."""
     conditions: str = ""
-    """Of the run: repeats, quick or not, and what else the machine did."""
+    """Of the run: repeats, quick or not, and other load of the machine."""
     load_share: float | None = None
-    """Of the load's core, from the first process started to the last one ended."""
+    """Share of the load's core, from the first process started to the last one stopped."""
     lines: list[Line] = field(default_factory=list)
-    """What grows with what, for a plot."""
+    """Series for a plot."""
 
 
 @dataclass
 class Line:
-    """One series of a plot: what was measured at each of these."""
+    """One series of a plot."""
 
     name: str
     x_unit: str
@@ -103,7 +103,7 @@ def show(result: Result, console: Console) -> None:
 
 
 def save(result: Result, machine: dict[str, str], folder: Path) -> Path:
-    """The figures as JSON. The table and the picture are made of it, see `bench.written`."""
+    """Writes the figures as JSON, from which `bench.written` makes the table and the picture."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.scenario}.json"
     figures = [asdict(figure) | {"ratio": figure.ratio, "met": figure.met} for figure in result.figures]
@@ -125,7 +125,7 @@ def load(path: Path) -> tuple[Result, dict[str, str]]:
 
 
 def spread(repeats: Sequence[float]) -> str:
-    """The median, and the lowest and highest of several."""
+    """The median, and the minimum and maximum of several."""
     if not repeats:
         return ""
     median = number(statistics.median(repeats))

@@ -1,6 +1,6 @@
-"""The two sides: `herenow serve` with a ledger of its own, and the bare listener. One at a time, alone on its core.
+"""The two sides: `herenow serve` with its own ledger, and the bare listener. One at a time, alone on its core.
 
-Every process started here is ended here, by its pid. A node's files live in a temporary folder.
+Every process started here is stopped here, by its pid. A node's files are in a temporary folder.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Server:
 
 @contextmanager
 def herenow(contacts: Iterable[tuple[str, str]] = (), **settings: object) -> Iterator[Server]:
-    """A node with these people in contact, default settings but for those given, and a ledger in a file."""
+    """A node with these contacts, default settings but for the given ones, and a ledger in a file."""
     with herenow_nodes(1, contacts, **settings) as [server]:
         yield server
 
 
 @contextmanager
 def herenow_nodes(count: int, contacts: Iterable[tuple[str, str]] = (), **settings: object) -> Iterator[list[Server]]:
-    """As many nodes, on one ledger."""
+    """`count` nodes on one ledger."""
     with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder, ExitStack() as stack:
         nodes = []
         for _ in range(count):
@@ -71,7 +71,7 @@ def herenow_node(
     contacts: Iterable[tuple[str, str]] = (),
     stop_within: float = STOP_WITHIN,
 ) -> Iterator[Server]:
-    """One of several nodes whose ledger is in this folder; `stop_within` seconds it may drain."""
+    """One of several nodes with the ledger in this folder; it may drain for `stop_within` seconds."""
     usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
     environment = _environment(**{**usual, **settings})
     _import(contacts, folder, environment)
@@ -96,7 +96,7 @@ def _environment(**settings: object) -> dict[str, str]:
 
 
 def _profiler() -> list[str]:
-    """BENCH_PROFILE=/path/to/file runs the node under cProfile: for a look at what costs, never for a figure."""
+    """BENCH_PROFILE=/path/to/file runs the node under cProfile, for analysis and never for a figure."""
     profile = os.environ.get("BENCH_PROFILE")
     return ["-m", "cProfile", "-o", profile] if profile else []
 
@@ -121,7 +121,7 @@ def _import(contacts: Iterable[tuple[str, str]], folder: Path, environment: dict
 def process(
     command: list[str], environment: dict[str, str], log: Path, port: int, stop_within: float = STOP_WITHIN
 ) -> Iterator[Server]:
-    """A server on its core, from the moment it answers until the end of the block."""
+    """A server on its core, from its first answer until the end of the block."""
     with log.open("wb") as output:
         started = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=output, stderr=output)
     machine.pin(started.pid, machine.cores().server)
@@ -138,7 +138,7 @@ def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Pat
     deadline = time.monotonic() + START_WITHIN
     while process.poll() is None and time.monotonic() < deadline:
         try:
-            # Not only a listening port: a node takes it first and answers when everything else is ready.
+            # Not only a listening port: a node binds it first and answers when everything else is ready.
             with socket.create_connection(("127.0.0.1", port), timeout=1.0) as probe:
                 probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
                 if probe.recv(1):

@@ -1,12 +1,12 @@
-"""A thousand changes per second, and a thousand viewers who watch everybody that changes.
+"""A thousand changes per second, and a thousand viewers who watch all changing users.
 
-One frame per change would be a million frames per second, more than any loop can send. The node sends each viewer
-what has changed since its last frame, a few times a second: a delivery is one value that reached one viewer, whatever
-frame it came in. The yardstick is the bare loop with one frame per change, at a pace it can bear.
+One frame per change would be a million frames per second, more than any loop can send. The node sends each viewer what
+has changed since its last frame, a few times a second: a delivery is one value that reached one viewer, in any frame.
+The comparison is the bare loop with one frame per change, at a rate it can handle.
 
-Late is the time from a change to the moment it is handed to the viewers' sockets, by the node's own histogram (its
-bounds are coarse: the figure is the upper bound of the bucket that holds the 99th percentile), and to the moment some
-viewers have read it, by `since`, which includes the load's own delay and a clock that counts milliseconds.
+The delay is measured twice: from a change to the moment it is passed to the viewers' sockets, by the node's own
+histogram (coarse: the figure is the upper bound of the bucket that holds the 99th percentile), and to the moment some
+viewers have read it, by `since`, which includes the load's own delay and a resolution of one millisecond.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ CHANGES = 1_000
 """Per second."""
 
 BARE_CHANGES = 60
-"""Per second; about half of what the bare loop can do."""
+"""Per second; about half of what the bare loop can send."""
 
 STEP = 0.01
-"""Seconds between two handfuls of changes."""
+"""Seconds between two groups of changes."""
 
 WARM_UP = 3.0
 MEASURE = 8.0
 WATCHED = 10
-"""Viewers whose frames are read, not only counted."""
+"""Viewers whose frames are parsed, not only counted."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class _Statuses(msgspec.Struct):
 
 
 def delivery_buckets(server: Server) -> dict[float, float]:
-    """Upper bound in seconds → deliveries up to it, as the node has counted them since its start."""
+    """Upper bound in seconds → deliveries up to it since the start of the node."""
     with Http(server, token("bench", scope="service")) as http:
         _, body = http.fetch(http.request("GET", "/metrics"))
     buckets: dict[float, float] = {}

@@ -1,9 +1,9 @@
-"""What does a connected idle person cost the network, headers of TCP and IP included?
+"""Network traffic of a connected idle user, including TCP and IP headers.
 
-Nobody does anything and nobody is seen to change: beats, pings and their answers are all there is. Once clients beat by
-themselves, as the SDKs do, and once they only answer pings, as a browser does for a page that sleeps. Counted by the kernel
-for each connection at the client's end: bytes, and segments with their headers. Without TLS, which adds 22 bytes to each
-frame, and without Ethernet's.
+No user acts or changes: the traffic is heartbeats, pings and their answers. Measured once with clients that send
+heartbeats, as the SDKs do, and once with clients that only answer pings, as a browser does for a sleeping page. The
+kernel counts bytes and segments of each connection at the client's end. TLS, which adds 22 bytes to each frame, and
+Ethernet headers are not included.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(effort: Effort) -> Result:
 
 
 def _bytes_per_second(every: float, *, beats: bool) -> float:
-    """As if a beat came every 30 s, whatever it is."""
+    """Scaled to a heartbeat every 30 s."""
     users = names(PEOPLE)
     with herenow(relations="open", beat_every=every, dead_after=3 * every) as server, Crowd(server) as crowd:
         clients = crowd.join(map(handshake, users), frames_each=2)
@@ -61,7 +61,7 @@ def _bytes_per_second(every: float, *, beats: bool) -> float:
 
 
 def _pass(crowd: Crowd, clients: list[int], every: float, *, beats: bool) -> None:
-    """One period; the beats of all are spread over it."""
+    """One period; the heartbeats of all clients are spread over it."""
     start = time.monotonic()
     for number, client in enumerate(clients, 1):
         if beats:

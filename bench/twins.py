@@ -1,12 +1,11 @@
-"""Can a stopwatch tell somebody who hides from somebody who left?
+"""Whether response times distinguish a hidden user from one who left.
 
-One person hides (is invisible, has blocked the viewer, shows themselves to nobody), connected and active; another, with the
-same past, has signed out. A viewer who knows both asks about the one and the other in an order that dice decide, over one
-connection, by REST and by subscribing, and times every answer. The two sets of times are compared by their ranks
-(Mann–Whitney): the area under the curve is the chance that an answer about the hidden one takes longer than one about the
-other, and 0.5 is what nobody can use.
+One user hides (is invisible, has blocked the viewer, or has visibility nobody), connected and active; another with the
+same history has signed out. A viewer of both asks about either in random order, over one connection, by REST and by
+subscribing, and measures every answer. The two sets of times are compared by their ranks (Mann–Whitney): the area under
+the curve is the probability that an answer about the hidden user takes longer; at 0.5 the times reveal nothing.
 
-`python -m bench twins`; what bytes and counts tell is shown by `herenow_testing.twins`, not here.
+Run with `python -m bench twins`. `herenow_testing.twins` checks bytes and counts.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from bench.server import Server, herenow
 HIDDEN, GONE = "hidden", "gone"
 VIEWER = "viewer"
 VIEWER_OF = {HIDDEN: "viewer-of-hidden", GONE: "viewer-of-gone"}
-"""For questions about all contacts: each has one of the two among them."""
+"""For requests about all contacts: each viewer has one of the two among them."""
 
 Request = tuple[str, str, bytes]
 WAYS: dict[str, list[Request]] = {
@@ -37,13 +36,13 @@ WAYS: dict[str, list[Request]] = {
     "blocked": [("PUT", f"/api/v1/blocks/{viewer}", b"") for viewer in (VIEWER, *VIEWER_OF.values())],
     "nobody": [("PUT", "/api/v1/presence/preferences", b'{"visibility":"nobody"}')],
 }
-"""How to hide: the hidden one's own requests."""
+"""Ways of hiding → requests of the hidden user."""
 
 OTHERS = 20
 ROUNDS = 2_500
 WARM_UP = 200
 ACT_EVERY = 10
-"""Rounds between two signs of the hidden one's activity."""
+"""Rounds between two activities of the hidden user."""
 
 PAUSE = 0.001
 AWAY_FROM_HALF = 0.05
@@ -53,15 +52,15 @@ _BYE = masked(b'{"type":"presence.bye"}')
 
 
 Ask = Callable[[], float]
-"""Ask once: the seconds until the answer has come."""
+"""Asks once; returns the seconds until the answer."""
 
 
 @dataclass(frozen=True)
 class Inquiry:
-    """By REST."""
+    """A REST request."""
 
     target: str
-    """With {user} where the one or the other is named."""
+    """{user} is replaced by either user."""
     by: dict[str, str]
 
     @contextmanager
@@ -85,10 +84,10 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class Subscription:
-    """On a WebSocket; taken back after each answer."""
+    """A subscribe on a WebSocket; undone after each answer."""
 
     whom: str
-    """The JSON members that say whom, with {user} where the one or the other is named."""
+    """JSON members with the targets; {user} is replaced by either user."""
     by: dict[str, str]
 
     @contextmanager
@@ -155,7 +154,7 @@ def _contacts() -> list[tuple[str, str]]:
 
 
 def _part(server: Server, crowd: Crowd, requests: Sequence[Request]) -> int:
-    """The same past for both; then one hides and the other leaves. Answers the hidden one's client."""
+    """Gives both the same history; then one hides and the other leaves. Returns the client of the hidden user."""
     clients = crowd.join(map(handshake, [HIDDEN, GONE]), frames_each=2)
     crowd.join(map(handshake, [VIEWER, *VIEWER_OF.values()]), frames_each=2)
     with Http(server, token(HIDDEN)) as http:
@@ -164,7 +163,7 @@ def _part(server: Server, crowd: Crowd, requests: Sequence[Request]) -> int:
             if status not in (200, 204):
                 raise RuntimeError(f"nobody hid: {status} {body!r}")
     crowd.send(clients[1], _BYE)
-    crowd.settle(3.0)  # whoever left is written down, and leaves the store
+    crowd.settle(3.0)  # the user who left is written to the ledger and dropped from the store
     with Http(server, token(VIEWER)) as http:
         _, body = http.fetch(http.request("GET", f"/api/v1/presence?user_ids={HIDDEN},{GONE}"))
     if [each["status"] for each in msgspec.json.decode(body)] != ["offline", "offline"]:
@@ -175,7 +174,7 @@ def _part(server: Server, crowd: Crowd, requests: Sequence[Request]) -> int:
 def _times(
     server: Server, crowd: Crowd, hidden: int, question: Inquiry | Subscription, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of every answer, about the one and the other."""
+    """Seconds of every answer, by user."""
     dice = random.Random(repr(question))
     took: dict[str, list[float]] = {HIDDEN: [], GONE: []}
     with question.asking(server) as asking:
@@ -190,8 +189,9 @@ def _times(
 
 
 def mann_whitney(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """(area under the curve, p): how often one of the first is greater than one of the second, ties for half; and how
-    likely chance alone would take it as far from 0.5, by the normal approximation with ties taken into account."""
+    """(area under the curve, p): how often a value of the first is greater than one of the second, ties counting half;
+    and the probability that chance alone is as far from 0.5, by the normal approximation with ties.
+    """
     values = sorted([(value, 0) for value in first] + [(value, 1) for value in second])
     ranks, ties, at = 0.0, 0, 0
     while at < len(values):

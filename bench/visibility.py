@@ -1,8 +1,8 @@
-"""What does it cost to decide who sees what, and how soon is a change of visibility everywhere?
+"""Cost of visibility decisions, and how fast a visibility change takes effect.
 
-Deciding is measured in this process, on facts that are known already, in microseconds of its own CPU time: all viewers of
-one person at once, as when that person decides something, and one pair alone. The change is measured on a whole node: a
-person whom so many sockets watch goes to `nobody` and back to `contacts`, from the request to the last frame.
+Decisions are measured in this process on known facts, in microseconds of CPU time: all viewers of one user at once, as
+when the user changes a setting, and single pairs. The change is measured on a whole node: a user with many viewers
+changes to `nobody` and back to `contacts`, from the request to the last frame.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(effort: Effort) -> Result:
 
 
 def _known(count: int) -> tuple[PairFacts, list[str]]:
-    """A target who shows themselves to everyone, and viewers of every kind in turn."""
+    """A target with visibility everyone, and viewers of every kind in rotation."""
     known = PairFacts()
     known.learn_preferences(STAR, Preferences(Visibility.EVERYONE))
     relations = (Relation(mutual_follow=True), Relation(contact=True), Relation())

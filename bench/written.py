@@ -1,6 +1,6 @@
-"""Results as files: for each one JSON and, where there is something to draw, a picture; and one page with all the tables.
+"""Results as files: JSON for each and, where there is something to draw, a picture; and one page with all tables.
 
-The page is made of the JSON files that are there, so that a run of one scenario leaves the others' lines as they are.
+The page is generated from the JSON files in the folder, so that a run of one scenario keeps the lines of the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ with the lowest and the highest where there were repeats; a ratio is herenow's m
 
 
 def write(result: Result, machine: dict[str, str], folder: Path) -> Path:
-    """Write this result, and the page anew. Answers where the figures are."""
+    """Writes this result and the page again. Returns the path of the figures."""
     path = save(result, machine, folder)
     picture = folder / f"{result.scenario}.svg"
     if drawable(result):

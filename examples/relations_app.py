@@ -1,17 +1,17 @@
-"""An application that tells herenow who is related, in one file and with the standard library alone.
+"""An application that answers herenow's relations callback, in one file and with the standard library only.
 
     export SHARED_SECRET=$(openssl rand -base64 32)
     python examples/relations_app.py graph.json 9000
 
     HERENOW_RELATIONS=http://127.0.0.1:9000/herenow HERENOW_RELATIONS_SECRET=$SHARED_SECRET herenow serve
 
-The graph stands in a file that is read at every question, where yours would be queries:
+The relations are in a file that is read for every request; a real application would query its database:
 
     {"follows": [["ana", "bob"], ["bob", "ana"]],
      "contacts": [["ana", "cy", null], ["bob", "cy", 1790000000000]],
      "rooms": {"lobby": ["ana", "bob"]}}
 
-When the graph changes, `tell` says so. docs/relations-callback.md describes every field.
+When relations change, call `tell`. docs/relations-callback.md describes every field.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 WINDOW = 60
-"""Seconds a question's time may lie from ours: what somebody recorded earlier is refused."""
+"""Seconds that a request's timestamp may differ from our clock; this prevents the replay of recorded requests."""
 
 LARGEST = 1 << 20
-"""Bytes of a question."""
+"""Maximum size of a request in bytes."""
 
 
-# --- Is it herenow who asks? ---
+# --- Verify the signature ---
 
 
 def is_genuine(secret, headers, body):
@@ -42,11 +42,11 @@ def is_genuine(secret, headers, body):
     return hmac.compare_digest(headers.get("Herenow-Signature", "").encode(), f"v1={wanted}".encode())
 
 
-# --- What is the answer? ---
+# --- Answer the request ---
 
 
 def answer(graph, question):
-    """Of ids that are not known, the answer is no; never an error."""
+    """Unknown ids have no relations; they are not an error."""
     match question["ask"]:
         case "between":
             return {"pairs": [between(graph, a, b) for a, b in question["pairs"]]}
@@ -77,13 +77,14 @@ def member(graph, room, user):
     return {"room": room, "user": user, "member": user in graph["rooms"].get(room, [])}
 
 
-# --- When something changes ---
+# --- Report changes ---
 
 
 def tell(herenow, service_token, **changed):
     """tell(url, token, pairs=[["ana", "bob"]], users=["cy"], members=[["lobby", "ana"]], rooms=["lobby"])
 
-    Call it after the transaction that made the change, and again if it fails: it is harmless to repeat."""
+    Report changed relations to herenow. Call it after the transaction is committed, and retry if it fails: repeating it is
+    harmless."""
     request = urllib.request.Request(
         f"{herenow}/api/v1/relations/changed",
         data=json.dumps(changed).encode(),

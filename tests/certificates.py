@@ -1,4 +1,4 @@
-"""A certificate for this machine, signed by itself, with its key in the same file."""
+"""A self-signed certificate for this machine, with its key in the same file."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What every test relies on, and in which order several workers take them."""
+"""Settings for all tests, and the order in which several workers run them."""
 
 import asyncio
 from pathlib import Path
@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Before Python 3.14 the policy makes an event loop for whoever merely asks for one, as looptime does before each test;
-# nobody closes it, and warnings are errors here. Once a loop (even none) was set, none is made unasked.
+# Before Python 3.14 the policy creates an event loop for every caller of `get_event_loop`, as looptime is before each
+# test. Such a loop is never closed, and warnings are errors here. After any call of `set_event_loop`, even with None,
+# no loop is created implicitly.
 asyncio.set_event_loop(None)
 
-# How long an example takes says something about the machine, and whatever else it does.
+# No deadline per example: the time of an example depends on the load of the machine.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-# Failures of the contract suites say what was compared, as those of tests do.
+# Contract suites get the same assertion messages as tests.
 pytest.register_assert_rewrite("herenow_testing.contracts")
 
 pytest_plugins = ["tests.redis_servers", "tests.postgres_fixtures"]
@@ -23,12 +24,12 @@ HERE = Path(__file__).parent
 LONG = ("faults", "scenarios", "docs", "browser", "clients", "cli", "twins", "cluster")
 """Folders whose tests take long or wait for other processes, the longest first."""
 SHORT = ("api", "core", "kit", "node", "wire")
-"""Folders of many short tests, of which those in one file often share a fixture."""
+"""Folders of many short tests. Tests of one file often share a fixture."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config, items):
-    """With several workers: long tests begin first, and the short ones fill up what is left, a file at a time."""
+    """With several workers: run long tests first, then fill up with short ones, one file at a time."""
     if not hasattr(config, "workerinput"):
         return
     order = {name: place for place, name in enumerate(LONG)}

@@ -1,7 +1,7 @@
-"""Ports for servers that tests start, end and start again.
+"""Free ports for servers that tests start, stop and start again.
 
-None that the system gives to whoever connects somewhere (32768 and above, as Linux has it): a server that was killed would
-find its port taken by some client. A port and the one 10 000 above it are free, for the bus of a cluster.
+The ports lie below the range that Linux gives to outgoing connections (32768 and above); otherwise a client could take
+the port of a server that was killed. Each port and the one 10 000 above it are free, for the bus of a cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Never the same one twice."""
+    """Never returns the same port twice."""
     while True:
         port = _dice.randrange(FIRST, END)
         if port not in _given and _is_free(port) and _is_free(port + BUS):

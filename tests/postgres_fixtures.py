@@ -1,6 +1,6 @@
-"""One PostgreSQL for a whole session, and a new ledger in it for every test that wants one.
+"""One PostgreSQL server for a whole test session, and a new ledger in it for every test that asks for one.
 
-Every test run loads this, also one of parts of herenow alone: whatever knows ledgers is imported when it is needed.
+Every test run loads this module, so modules that need a ledger are imported inside the fixtures.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def postgres_server():
-    """For all tests that do it no harm."""
+    """Shared by all tests; tests must not damage or stop it."""
     from tests.postgres_server import PostgresServer
 
     server = PostgresServer()
@@ -25,7 +25,7 @@ def postgres_server():
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server):
-    """A database with a new ledger in it: copying it is quicker than making it again for every test."""
+    """A database with a new ledger. Copying it is faster than migrating again for every test."""
     from tests.postgres_server import open_postgres
 
     async def make():
@@ -37,7 +37,7 @@ def postgres_template(postgres_server):
 
 @pytest.fixture
 async def postgres_url(postgres_server, postgres_template):
-    """Of a new ledger."""
+    """URL of a new ledger."""
     name = f"ledger_{next(_numbers)}"
     yield await postgres_server.make_database(name, postgres_template)
     await postgres_server.drop_database(name)
@@ -56,7 +56,7 @@ def _fragile_postgres():
 
 @pytest.fixture
 async def fragile_postgres(_fragile_postgres):
-    """One that tests may do anything to, as long as it can be started again."""
+    """A server that a test may stop, kill or break, as long as it can be started again."""
     _fragile_postgres.start_again()
     yield _fragile_postgres
     _fragile_postgres.thaw()
@@ -64,5 +64,5 @@ async def fragile_postgres(_fragile_postgres):
 
 @pytest.fixture
 async def fragile_url(fragile_postgres):
-    """Of an empty database in it."""
+    """URL of an empty database on the fragile server."""
     return await fragile_postgres.make_database(f"fragile_{next(_numbers)}")

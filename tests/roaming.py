@@ -1,4 +1,4 @@
-"""People who go from node to node: devices that come back when they are told to, and beats by REST that find a node."""
+"""Clients that move between nodes: devices that reconnect when asked to, and REST heartbeats that find a live node."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.processes import PATIENCE, Server, token
 from websockets.exceptions import InvalidHandshake
 
 AGAIN = 0.1
-"""Seconds until somebody who found nobody there tries elsewhere."""
+"""Seconds before a device that found no server tries another node."""
 
 
 class Device:
-    """One device of one user. What it was ever shown of others stays, over all its connections."""
+    """One device of one user. Statuses it received are kept over all its connections."""
 
     def __init__(self, nodes: list[Server], user: str, watches: tuple[str, ...] = (), *, roams: bool = True) -> None:
-        """One that does not roam stays away when its first connection has ended."""
+        """A device that does not roam stays away after its first connection has ended."""
         self.user = user
         self.shown: dict[str, list[dict[str, Any]]] = {}
         self.closes: list[tuple[int | None, str]] = []
@@ -33,7 +33,7 @@ class Device:
         self._roaming = asyncio.create_task(self._roam())
 
     async def here(self) -> Device:
-        """Wait until it is connected, and has been told of all whom it watches."""
+        """Wait until the device is connected and has a status of every user it watches."""
         async with asyncio.timeout(PATIENCE):
             while self.socket is None or self.shown.keys() != set(self._watches):
                 if self._roaming.done():
@@ -42,12 +42,12 @@ class Device:
         return self
 
     def words(self, user: str) -> set[tuple[object, ...]]:
-        """Everything it was ever told of somebody by nodes that could know: stale says that it is not known."""
+        """Distinct statuses received about a user, without stale ones."""
         fresh = [shown for shown in self.shown.get(user, ()) if not shown.get("stale")]
         return {(shown["status"], shown["since"], tuple(shown["platforms"])) for shown in fresh}
 
     def was_left_in_the_dark(self) -> bool:
-        """Whether anything it was told was marked stale."""
+        """True if any received status was marked stale."""
         return any(shown.get("stale") for told in self.shown.values() for shown in told)
 
     @property
@@ -87,7 +87,7 @@ class Device:
                 async for message in socket:
                     self._take(json.loads(message), socket)
             except websockets.ConnectionClosedError:
-                pass  # not in order: 1006, or 1012, which it does not take for order either
+                pass  # an unclean close: 1006, or 1012, which the library also treats as unclean
             finally:
                 self.socket = None
         self.closes.append((socket.close_code, socket.close_reason or ""))
@@ -106,7 +106,7 @@ class Device:
 
 
 class Beating:
-    """A user without a connection, whose device beats at whichever node answers."""
+    """A user without a connection, whose device sends REST heartbeats to any node that answers."""
 
     def __init__(self, nodes: list[Server], user: str, every: float) -> None:
         self.user = user

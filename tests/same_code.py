@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def code_of(source: str) -> str:
-    """The syntax tree as text, without docstrings, strings that stand alone and positions. Comments are not in a tree."""
+    """The syntax tree as text, without docstrings, stand-alone strings and positions. Comments are not part of a tree."""
     return ast.dump(_WithoutProse().visit(ast.parse(source)))
 
 
@@ -26,7 +26,7 @@ class _WithoutProse(ast.NodeTransformer):
 
 
 def differing(base: str, head: str | None, paths: list[str]) -> list[str]:
-    """Python files that exist in both and have other code, and those that exist in one only."""
+    """Python files whose code differs, including files that exist on one side only."""
     named = _git("diff", "--name-only", "--no-renames", base, *([head] if head else []), "--", *paths).split()
     return [path for path in named if path.endswith(".py") and _differs(path, base, head)]
 

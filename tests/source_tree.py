@@ -17,7 +17,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 
 class Edge(NamedTuple):
-    """One import: the module that has it, and the module that it loads."""
+    """One import: the importing module and the loaded module."""
 
     importer: str
     imported: str
@@ -27,12 +27,12 @@ class Edge(NamedTuple):
 
 
 def name_of(path: Path) -> str:
-    """`node/records/writer.py`."""
+    """For example `node/records/writer.py`."""
     return path.relative_to(ROOT).as_posix()
 
 
 def dotted(path: Path) -> str:
-    """`herenow.node.records.writer`; a package's `__init__` is the package."""
+    """For example `herenow.node.records.writer`; the name of a package's `__init__` is the package."""
     parts = ["herenow", *path.relative_to(ROOT).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -61,8 +61,9 @@ def packages() -> frozenset[str]:
 
 @functools.cache
 def imports(path: Path) -> list[str]:
-    """Dotted names of every import, those inside functions and for type checkers included: the module that is loaded.
-    `from herenow.kit import clock` is an import of `herenow.kit.clock`; `from herenow.kit.clock import Clock` too."""
+    """Dotted names of all modules a file imports, including imports inside functions and for type checkers. `from
+    herenow.kit import clock` and `from herenow.kit.clock import Clock` both import `herenow.kit.clock`.
+    """
     return list(imported_modules(nodes(path)))
 
 
@@ -85,13 +86,13 @@ def edges() -> tuple[Edge, ...]:
 
 
 def ancestors(name: str) -> list[str]:
-    """The packages around a module, outermost first, without `herenow` and without the module itself."""
+    """The enclosing packages of a module, outermost first, without `herenow` and the module itself."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(2, len(parts))]
 
 
 def assert_none(offenders: Iterable[str]) -> None:
-    """Fail with a line for each of them: pytest shortens long lists."""
+    """Fail with one line per offender: pytest would shorten a long list."""
     found = sorted(set(offenders))
     if found:
         pytest.fail("\n".join(found), pytrace=False)

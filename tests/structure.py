@@ -1,9 +1,9 @@
-"""Figures of the code's structure: how large the folders are, how a node is built, which names are used twice.
+"""Figures of the code's structure: sizes of folders, construction of a node, duplicate names.
 
     .venv/bin/python -m tests.structure        prints them, each with its target
 
-Each figure is a function over the syntax trees, so that a test can hold it to its target (`tests/test_structure.py`) and a
-reader can ask for the offenders. Nothing is imported or run.
+Each figure is a function over the syntax trees, so that a test can compare it with its target (`tests/test_structure.py`)
+and a reader can list the offenders. Nothing is imported or run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.source_tree import MODULES, ROOT, dotted, lies_in, modules, name_of, 
 NODE = "herenow.node"
 MOST_PARAMETERS = 6
 BY_DESIGN_LARGE = {"core", "kit", "ledgers/migrations/versions"}
-"""Folders that are lists of independent things."""
+"""Folders that are lists of independent modules."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,18 @@ class Figure:
 
 
 def folder_sizes() -> Mapping[str, int]:
-    """Folder → its modules, `__init__` not counted."""
+    """Folder → number of modules without `__init__`."""
     return Counter(path.parent.relative_to(ROOT).as_posix() for path in MODULES if path.name != "__init__.py")
 
 
 def largest_folder() -> int:
-    """Of those that are no list by design; migrations are a history, one file each."""
+    """Without folders that are lists by design."""
     sizes = folder_sizes().items()
     return max(size for name, size in sizes if name not in BY_DESIGN_LARGE)
 
 
 def lines_of_the_server() -> int:
-    """Of Python, without the SDK."""
+    """Lines of Python without the SDK."""
     return sum(len(path.read_text().splitlines()) for path in MODULES if not lies_in(dotted(path), "herenow.client"))
 
 
@@ -66,7 +66,7 @@ def node_constructor() -> ast.FunctionDef:
 
 
 def node_lines() -> int:
-    """That build a node: the body of its constructor, and of the methods that it calls for it."""
+    """Lines that build a node: the body of its constructor and of the methods the constructor calls."""
     called = {
         call.func.attr
         for call in ast.walk(node_constructor())
@@ -77,7 +77,7 @@ def node_lines() -> int:
 
 
 def node_imports() -> int:
-    """Import statements of its module that take something of the server."""
+    """Import statements of the node's module that import from the server."""
     return sum(isinstance(it, ast.ImportFrom) and lies_in(str(it.module), "herenow") for it in nodes(modules()[NODE]))
 
 
@@ -86,13 +86,13 @@ def node_attributes() -> list[str]:
 
 
 def node_callbacks() -> list[str]:
-    """Functions that its constructor hands to the parts, as arguments or later: lambdas, and methods by name."""
+    """Functions that the constructor passes to the parts, as arguments or later: lambdas and methods."""
     handed = [*arguments_of(node_constructor()), *late_values_of(node_constructor())]
     return [ast.unparse(value) for value in handed if is_callback(value)]
 
 
 def late_wiring() -> list[str]:
-    """In all of `node/`: calls of `attach`, and `on_… =` on another object than oneself."""
+    """In `node/`: calls of `attach`, and assignments `on_… =` on another object."""
     found = []
     for path in in_node():
         for it in nodes(path):
@@ -107,7 +107,7 @@ def late_wiring() -> list[str]:
 
 
 def wide_constructors() -> list[str]:
-    """In `node/`, with more than six parameters, all of them counted."""
+    """Constructors in `node/` with more than six parameters."""
     return [
         f"{name_of(path)} {owner.name}: {parameters(function)}"
         for path, owner, function in node_constructors()
@@ -131,7 +131,7 @@ def constructors_of(owner: ast.ClassDef) -> list[ast.FunctionDef]:
 
 
 def parameters(function: ast.FunctionDef) -> int:
-    """Without `self`."""
+    """Number of parameters without `self`."""
     every = function.args
     named = len(every.posonlyargs) + len(every.args) + len(every.kwonlyargs)
     return named - 1 + (every.vararg is not None) + (every.kwarg is not None)
@@ -154,7 +154,7 @@ def fields_of_person() -> list[str]:
 
 
 def classes_defined_twice() -> Mapping[str, list[str]]:
-    """Name → modules, in the server without the SDK; private ones too."""
+    """Name → modules, in the server without the SDK, including private classes."""
     where = defaultdict(list)
     for path in MODULES:
         if not lies_in(dotted(path), "herenow.client"):
@@ -173,7 +173,7 @@ def modules_named_twice() -> Mapping[str, list[str]]:
     return {name: places for name, places in sorted(where.items()) if len(places) > 1}
 
 
-# How they are found
+# Helpers
 
 
 def in_node() -> list[Path]:
@@ -220,7 +220,7 @@ def late_values_of(function: ast.FunctionDef) -> Iterator[ast.expr]:
 
 
 def is_callback(argument: ast.expr) -> bool:
-    """A lambda; `self._method`; `self.part.method`, where parts have no public values that nodes pass on."""
+    """True for a lambda, `self._method` and `self.part.method`. Parts have no public values that nodes pass on."""
     if isinstance(argument, ast.Lambda):
         return True
     if not isinstance(argument, ast.Attribute):

@@ -1,6 +1,6 @@
-"""Two distributions are built from this repository: the server, and `herenow_testing` for those who test it.
+"""Two distributions are built from this repository: the server, and `herenow_testing` with the testing tools.
 
-That the server does not import the second is a rule of `tests/test_layers.py`.
+`tests/test_layers.py` checks that the server does not import the second.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from herenow import __version__
 ROOT = Path(__file__).parent.parent
 TESTING = ROOT / "src" / "herenow_testing"
 MODULE_OF = {"pytest-asyncio": "pytest_asyncio"}
-"""Distributions whose module is spelled in another way."""
+"""Distributions whose module has another spelling."""
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both wheels, and the archive of sources of the second."""
+    """A folder with both wheels and the source archive of the second distribution."""
     folder = tmp_path_factory.mktemp("dist")
     build(ROOT, folder, "wheel")
     build(TESTING, folder, "wheel", "sdist")

@@ -1,4 +1,4 @@
-"""Documentation that is wrong is a bug: what the code says in tables, the pages must say too."""
+"""The pages agree with the code: generated tables, links, and cited tests."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def generator() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["codes.md", "settings.md"])
-def test_the_reference_is_fresh(name: str) -> None:
+def test_the_generated_reference_is_up_to_date(name: str) -> None:
     written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
     assert written == generator().pages()[name], "run python docs/generate.py"
 
 
 @pytest.mark.parametrize("types", [TYPES, SERVER_TYPES], ids=["client", "server"])
-def test_every_frame_is_described(types: frozenset[str]) -> None:
+def test_every_frame_is_documented(types: frozenset[str]) -> None:
     protocol = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     assert not [frame for frame in types if f"`{frame}`" not in protocol and f'"{frame}"' not in protocol]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_resolve(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     assert not [link for link in links if not (page.parent / link).exists()]
 
@@ -55,13 +55,13 @@ def test_the_index_lists_every_page() -> None:
     assert not [page for page in pages if page.name != "README.md" and f"]({page})" not in index]
 
 
-def test_the_map_names_every_folder() -> None:
+def test_architecture_md_names_every_folder() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = [p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")]
     assert not [folder for folder in folders if f"`{folder}/`" not in text]
 
 
-def test_everything_that_may_fail_names_tests_that_exist() -> None:
+def test_every_failure_of_what_survives_what_names_existing_tests() -> None:
     page = (ROOT / "docs" / "what-survives-what.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what fails")]
     assert len(rows) > 20
@@ -75,10 +75,10 @@ def test_everything_that_may_fail_names_tests_that_exist() -> None:
 
 
 SITUATIONS = {"A": 10, "B": 9, "C": 8, "D": 8, "E": 20, "F": 9, "G": 11, "H": 4, "I": 7, "J": 7}
-"""How many there are of each letter: one that is left out of the page is noticed."""
+"""Number of situations per letter, so that a missing one is noticed."""
 
 
-def test_every_situation_is_there_and_names_tests_that_exist() -> None:
+def test_every_situation_is_listed_and_names_existing_tests() -> None:
     page = (ROOT / "docs" / "situations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([A-J]\d+) \|.*\| (.+) \|$", page, re.MULTILINE)
     wanted = [f"{letter}{number}" for letter, last in SITUATIONS.items() for number in range(1, last + 1)]
@@ -91,9 +91,9 @@ def test_every_situation_is_there_and_names_tests_that_exist() -> None:
             assert name in collected(path), f"{situation}: {path}::{name}"
 
 
-def test_situations_that_are_told_on_a_real_store_too_say_so() -> None:
+def test_situations_list_their_test_on_a_real_store() -> None:
     page = (ROOT / "docs" / "situations.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([A-J]\d+) \|.*test_it_holds_on_a_real_valkey_too", page, re.MULTILINE)
+    rows = re.findall(r"^\| ([A-J]\d+) \|.*test_a_situation_holds_on_a_real_valkey", page, re.MULTILINE)
     scenes = (ROOT / "tests" / "cluster" / "test_situations_on_redis.py").read_text(encoding="utf-8")
     told = {found.upper() for found in re.findall(r"    test_\w+\.test_([a-j]\d+)_\w+,", scenes)}
     assert set(rows) == told
@@ -111,7 +111,7 @@ def test_the_objects_page_lists_every_field() -> None:
 
 
 def collected(path: str) -> set[str]:
-    """What pytest would find in this file, and the misfortunes of the fault bench."""
+    """Tests that pytest finds in this file; for the fault bench, its misfortunes."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
     if path == "tests/faults/misfortunes.py":
@@ -123,7 +123,7 @@ def collected(path: str) -> set[str]:
     }
 
 
-def test_every_guarantee_of_privacy_names_tests_that_exist() -> None:
+def test_every_privacy_guarantee_names_existing_tests() -> None:
     page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
     guarantees = [line for line in page.splitlines() if line.startswith("- **")]
     assert len(guarantees) > 10

@@ -1,8 +1,8 @@
-"""Every way out leads through the one projection: nobody else may look into a presence.
+"""Every output goes through one projection: no other code reads the shown fields of a presence.
 
-What of a presence may be shown is decided in `core.visibility` alone (`seen`, `seen_by_oneself`, `status_in_public`,
-`may_hear_typing`). Whoever reads one of the fields that are shown, or one of the raw views, outside of the core could show
-something that is hidden. The few that must are listed here with their reason; a new one is a decision, not an accident.
+`core.visibility` alone decides what may be shown (`seen`, `seen_by_oneself`, `status_in_public`, `may_hear_typing`).
+Code outside the core that reads a shown field or a raw view could show something hidden. The few exceptions are listed
+here with their reason; a new one needs a decision.
 """
 
 import ast
@@ -15,42 +15,42 @@ RAW_VIEWS = {"public", "truth", "own", "devices"}
 SHOWN = {"status", "since", "last_seen", "custom", "platforms", "sessions", "mode", "mode_until", "hidden"}
 
 MAY_LOOK = {
-    # The store's side: what is written, offered and woken up, never shown.
-    ("node/people/local_session.py", "sessions"),  # does what we hold stand in the record?
-    ("node/people/record_state.py", "last_seen"),  # does the store lack what we know?
-    ("node/records/steps.py", "sessions"),  # what was committed of what we hold
-    ("node/records/decision.py", "last_seen"),  # what the store lacks is written again
-    ("node/records/decision.py", "sessions"),  # must the log tell it to other nodes?
-    ("node/records/ledger_writer.py", "last_seen"),  # what the ledger keeps is the public value
-    ("node/records/ledger_writer.py", "sessions"),  # a run's stamp: the last evidence of who is visibly here
+    # Storing: written, offered and woken up, never shown.
+    ("node/people/local_session.py", "sessions"),  # is the held session in the record?
+    ("node/people/record_state.py", "last_seen"),  # does the store lack a newer value?
+    ("node/records/steps.py", "sessions"),  # which held sessions were committed
+    ("node/records/decision.py", "last_seen"),  # write again what the store lacks
+    ("node/records/decision.py", "sessions"),  # must other nodes learn of it by the log?
+    ("node/records/ledger_writer.py", "last_seen"),  # the ledger keeps the public value
+    ("node/records/ledger_writer.py", "sessions"),  # a run's stamp: last sign of life of visible users
     ("node/records/ledger_writer.py", "mode"),
     ("node/records/ledger_writer.py", "mode_until"),
     ("node/records/ledger_writer.py", "custom"),
     ("node/cluster/shard_recovery.py", "last_seen"),
     ("node/sessions/connections.py", "sessions"),
-    ("node/sessions/rest_beats.py", "sessions"),  # has another node the device's socket?
-    ("node/admin/users.py", "last_seen"),  # is there anything left of a deleted user?
+    ("node/sessions/rest_beats.py", "sessions"),  # does another node have the device's socket?
+    ("node/admin/users.py", "last_seen"),  # is anything left of a deleted user?
     ("node/cluster/dead_nodes.py", "sessions"),
-    # The user's own choice, answered to who made it.
+    # The user's own choice, returned to the user.
     ("api/endpoints/user_settings.py", "custom"),
     ("api/endpoints/user_settings.py", "mode"),
     ("api/endpoints/user_settings.py", "mode_until"),
-    # Which rule's name an explanation carries; services only.
+    # The name of the rule in an explanation; services only.
     ("node/admin/explain.py", "mode"),
 }
 
 OUTSIDE = [path for path in MODULES if name_of(path).split("/")[0] not in ("core", "demo")]
 
 
-def test_nobody_but_the_projection_takes_a_raw_view():
+def test_only_the_projection_calls_raw_views():
     assert_none(f"{name_of(path)} takes {view}" for path in OUTSIDE for view in raw_views(tree(path)))
 
 
-def test_nobody_but_the_projection_reads_what_is_shown():
+def test_only_the_projection_reads_fields_of_a_status():
     assert_none(f"{name} reads {field}" for name, field in looks() - MAY_LOOK)
 
 
-def test_every_exception_is_still_needed():
+def test_every_exception_to_the_exit_rule_is_still_needed():
     assert_none(f"{name} does not read {field}" for name, field in MAY_LOOK - looks())
 
 
@@ -64,7 +64,7 @@ def test_every_exception_is_still_needed():
         "def exit(x: Presence):\n    return x.since",
     ],
 )
-def test_the_rule_finds_an_exit_that_bypasses(leak):
+def test_the_exit_rule_finds_code_that_bypasses_the_projection(leak):
     assert list(looked_at(ast.parse(leak)))
 
 
@@ -76,7 +76,7 @@ def test_the_rule_finds_an_exit_that_bypasses(leak):
         "from herenow.core import model\nmodel.own(presence)",
     ],
 )
-def test_the_rule_finds_a_raw_view(leak):
+def test_the_exit_rule_finds_a_raw_view(leak):
     assert list(raw_views(ast.parse(leak)))
 
 
@@ -94,7 +94,7 @@ def raw_views(source):
 
 
 def looked_at(source):
-    """Fields that are shown, read from what is a presence by its name, its annotation or where it came from."""
+    """Shown fields read from a presence, recognised by name, annotation or origin."""
     for function in ast.walk(source):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             names = {"presence"} | presences(function)
@@ -110,7 +110,7 @@ def is_presence(value, names):
 
 
 def presences(function):
-    """Names in this function that stand for a presence."""
+    """Names in this function that hold a presence."""
     found = set()
     for node in ast.walk(function):
         if isinstance(node, ast.arg) and node.annotation is not None:

@@ -1,4 +1,4 @@
-"""Tests that would disturb each other say so with `xdist_group`. A runner that ignores it breaks them now and then only."""
+"""pytest-xdist keeps the tests of an `xdist_group` on one worker. If it ignored the groups, tests would fail at random."""
 
 import os
 import subprocess
@@ -18,10 +18,10 @@ def test_one_of_many(number):
 """
 
 
-def test_a_group_stays_with_one_worker(tmp_path):
+def test_tests_of_an_xdist_group_run_on_one_worker(tmp_path):
     (tmp_path / "test_together.py").write_text(TESTS)
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # all of ours take seconds to load, in three processes
+    alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # our plugins would take seconds to load in three processes
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "2", "--dist", "loadgroup"]
     done = subprocess.run(
         [*command, "--rootdir", str(tmp_path)], cwd=tmp_path, env=alone, capture_output=True, text=True

@@ -1,7 +1,7 @@
 """Packages import only packages below them, and only each other's faces; one module reads the clock.
 
-`LAYERS` lists the packages from top to bottom. A new package needs a row: think where it belongs before writing one. Each
-rule is one test that names all offenders; each has a test with planted offenders, so that it is known to find them.
+`LAYERS` lists the packages from top to bottom; a new package needs a row. Each rule is one test that names all
+offenders, and one test with planted offenders that shows that the rule finds them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.source_tree import Edge, ancestors, assert_none, edges, imported_modu
 LIBRARIES = "core wire kit settings errors"
 """Packages whose every module is public."""
 STORES = f"ports {LIBRARIES}"
-IN_NODE = f"node.context node.authority node.people node.metrics node.deadlines {STORES}"
+IN_NODE = f"node.context node.authority node.outages node.people node.metrics node.deadlines {STORES}"
 IN_TRANSPORT = f"node {STORES}"
 IN_API = f"workers transport {IN_TRANSPORT}"
 
@@ -42,7 +42,7 @@ LAYERS: Mapping[str, str] = {
     "transport.auth": IN_TRANSPORT,
     "transport.address": LIBRARIES,
     "transport": "",
-    # One node: what it does for its users. It knows no socket, no Redis and no SQL.
+    # One node: everything it does for its users. It knows no socket, no Redis and no SQL.
     "node": "node.shutdown node.admin node.viewing node.access node.cluster node.sessions node.records node.delivery "
     f"{IN_NODE}",
     "node.shutdown": f"node.cluster node.sessions node.records {IN_NODE}",
@@ -54,11 +54,12 @@ LAYERS: Mapping[str, str] = {
     "node.records": f"node.delivery {IN_NODE}",
     "node.delivery": IN_NODE,
     "node.context": f"node.authority node.people node.metrics {STORES}",
-    "node.authority": STORES,
+    "node.authority": f"node.outages {STORES}",
+    "node.outages": STORES,
     "node.people": f"node.metrics {STORES}",
     "node.metrics": STORES,
     "node.deadlines": "",
-    # Stores and sources behind the ports: how to store and compare, not what it means.
+    # Stores and sources behind the ports: they store and compare, and know no meaning.
     "engines": f"engines.memory engines.redis engines.redis.client {STORES}",
     "engines.memory": STORES,
     "engines.redis": f"engines.redis.client {STORES}",
@@ -72,7 +73,7 @@ LAYERS: Mapping[str, str] = {
     "relations": f"relations.callback {STORES}",
     "relations.callback": STORES,
     "ports": "core wire errors",
-    # The other side of the wire; processes; what a start needs.
+    # The client SDK; processes; modules needed at the start.
     "client": "wire errors",
     "workers": "kit errors",
     "secret": "settings errors",
@@ -85,11 +86,13 @@ LAYERS: Mapping[str, str] = {
     "kit": "errors",
     "errors": "",
 }
-"""Package or module → what it may import. A name stands for what lies in it too; `*` for all but `cli` and `app`."""
+"""Package or module → what it may import. A name includes its contents; `*` means all but `cli` and `app`."""
 
 FACES: Mapping[str, str] = {
     "herenow.workers": "supervisor worker worker_link",
-    "herenow.node": "admin viewing access cluster sessions records delivery people context authority metrics deadlines",
+    "herenow.node": (
+        "admin viewing access cluster sessions records delivery people context authority outages metrics deadlines"
+    ),
     "herenow.transport": "server session http websocket auth address",
     "herenow.api": "application endpoints ops description http request_shapes",
     "herenow.api.endpoints": "beats blocks devices explain presence profiles relation_graph stream user_admin user_settings",
@@ -105,7 +108,7 @@ FACES: Mapping[str, str] = {
 """Package → those of its modules and packages that others may import besides its `__init__`."""
 
 WALLED = [name for name in LAYERS if name not in LIBRARIES.split()]
-"""Packages whose inside is closed to others. Those of `LIBRARIES` are lists of modules, each public."""
+"""Packages whose inside is closed to others. Packages of `LIBRARIES` are lists of public modules."""
 
 COMPOSITION = ("herenow.app", "herenow.cli")
 PURE = ("herenow.core", "herenow.wire")
@@ -115,7 +118,7 @@ MAY_READ_THE_CLOCK = {
     "kit/clock.py",
     "engines/memory/memory_engine.py",
     "client/tokens.py",
-}  # the second is its own server, with its own time; the third belongs to other processes
+}  # the second is its own server with its own time; the third belongs to other processes
 
 
 # The rules
@@ -129,11 +132,11 @@ def test_package_graph_has_no_cycle():
     assert_none(" → ".join(cycle) for cycle in cycles(package_graph(edges())))
 
 
-def test_packages_import_each_other_by_their_faces():
+def test_packages_import_only_the_faces_of_other_packages():
     assert_none(inside_imports(edges(), [f"herenow.{name}" for name in WALLED]))
 
 
-def test_only_app_and_cli_know_the_composition():
+def test_only_app_and_cli_import_the_composition_root():
     assert_none(composition_imports(edges()))
 
 
@@ -142,7 +145,7 @@ def test_core_and_wire_are_pure():
     assert_none(impure_imports(found))
 
 
-def test_one_module_reads_the_clock():
+def test_only_one_module_reads_the_clock():
     asked = {name: path for name, path in modules().items() if not lies_in(name, "herenow.cli")}
     found = {name: nodes(path) for name, path in asked.items() if name_of(path) not in MAY_READ_THE_CLOCK}
     assert_none(f"{name}: {read}" for name, tree in found.items() for read in clock_reads(tree))
@@ -279,7 +282,7 @@ def test_the_clock_rule_finds_a_hidden_reading(source):
     assert list(clock_reads(list(ast.walk(ast.parse(source)))))
 
 
-# How they are found
+# Helpers
 
 
 def upward_imports(found: Iterable[Edge]) -> Iterator[str]:
@@ -299,7 +302,7 @@ def may_import(importer: str, imported: str) -> bool:
 
 
 def row_of(name: str) -> str | None:
-    """The row of the table that is responsible for a module: the nearest package around it that has one."""
+    """The table row of a module: its nearest enclosing package that has one."""
     if name == "herenow":
         return name
     for package in [name, *reversed(ancestors(name))]:
@@ -319,7 +322,7 @@ def package_graph(found: Iterable[Edge]) -> Mapping[str, set[str]]:
 
 
 def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Groups of names that can be reached from each other."""
+    """Groups of names that are reachable from each other."""
     reach = {name: reachable(graph, name) for name in graph}
     groups = {tuple(sorted(o for o in reach[name] if name in reach.get(o, ()))) for name in graph}
     return [list(group) for group in sorted(groups) if group]

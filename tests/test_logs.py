@@ -1,4 +1,4 @@
-"""What a log line may hold: how something failed, and nothing that somebody could use."""
+"""Log lines show where an error happened, and no secret."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from herenow.logs import PlainLines, configure_logging
 
 @pytest.fixture(params=["console", "json"])
 def form(request):
-    """Logging as a server has it; afterwards as it was."""
+    """Logging configured as in a server; restored afterwards."""
     root, kept = logging.getLogger(), structlog.get_config()
     handlers, level = root.handlers[:], root.level
     yield request.param
@@ -26,10 +26,10 @@ def fail(token):
 
 
 @pytest.mark.parametrize("logger", [structlog.get_logger, logging.getLogger], ids=["ours", "a library's"])
-def test_a_stack_shows_where_it_failed_but_no_token_that_was_at_hand(form, logger, capsys):
+def test_a_logged_traceback_shows_no_local_values(form, logger, capsys):
     configure_logging(form, "info")
     try:
-        fail("-".join(("a", "token")))  # not as it stands in this line, which is in the stack
+        fail("-".join(("a", "token")))  # joined here, because the source line itself is in the traceback
     except RuntimeError:
         logger("herenow.test").error("it failed", exc_info=True)
     said = capsys.readouterr().err
@@ -40,7 +40,7 @@ def test_a_stack_shows_where_it_failed_but_no_token_that_was_at_hand(form, logge
         assert "in fail" in json.loads(said)["exception"]
 
 
-def test_a_disk_that_is_full_takes_the_line_and_nothing_else(form, monkeypatch):
+def test_a_full_disk_loses_the_log_line_and_raises_no_error(form, monkeypatch):
     full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115 - closing it fails, as it must
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", full)
@@ -68,7 +68,7 @@ def test_a_disk_that_is_full_takes_the_line_and_nothing_else(form, monkeypatch):
 )
 @pytest.mark.parametrize("level", ["info", "warning", "critical"])
 @pytest.mark.parametrize("event", ["connection.opened", "a sentence that is longer than its column is wide"])
-def test_a_plain_line_looks_as_the_console_writes_it(said, level, event):
+def test_a_plain_log_line_equals_the_console_format(said, level, event):
     console = structlog.dev.ConsoleRenderer(colors=False)
     line = {"timestamp": "2026-11-16T10:00:00.000000Z", "level": level, "event": event, **said}
     assert PlainLines(console)(None, level, dict(line)) == console(None, level, dict(line))

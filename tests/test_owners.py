@@ -48,7 +48,7 @@ CHANGE_THE_RECORD = {"learn", "adopt"}
 """Methods of `RecordState` that change it."""
 
 
-def test_each_field_of_a_person_is_written_by_its_owner_alone():
+def test_each_field_of_a_person_is_written_only_by_its_owner():
     assert_none(
         f"{name_of(path)}:{line} writes {what}"
         for path in MODULES
@@ -86,12 +86,12 @@ def test_every_owner_writes_what_it_owns():
         ("person.refs -= 1", "refs"),
     ],
 )
-def test_a_write_is_found(source, owner):
+def test_the_owner_rule_finds_a_write(source, owner):
     assert [found for _, _, found in writes(list(ast.walk(ast.parse(source))))] == [owner]
 
 
 @pytest.mark.parametrize("source", ["x = person.record.dirty", "self.record = 1", "person.record.is_ours(record)"])
-def test_reading_is_no_write(source):
+def test_the_owner_rule_ignores_reads(source):
     assert not list(writes(list(ast.walk(ast.parse(source)))))
 
 

@@ -1,4 +1,4 @@
-"""Without a configured secret, one is made once, kept beside the ledger, and read by nobody else."""
+"""Without a configured secret, one is generated once and kept beside the ledger, readable by its owner only."""
 
 import stat
 
@@ -27,20 +27,20 @@ def test_a_generated_secret_stays_the_same_and_is_private(tmp_path):
     assert stat.S_IMODE((tmp_path / "herenow.secret").stat().st_mode) == 0o600
 
 
-def test_a_ledger_in_memory_has_a_secret_for_the_run_only():
+def test_with_a_ledger_in_memory_the_secret_lasts_for_one_run():
     settings = Settings(ledger="sqlite://")
     assert secret_path(settings) is None
     assert resolve_secret(settings) != resolve_secret(settings)
 
 
-def test_the_secret_of_a_ledger_in_a_database_server_is_kept_in_the_current_folder(tmp_path, monkeypatch):
+def test_with_a_postgresql_ledger_the_secret_is_kept_in_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = Settings(ledger="postgresql://ana@db/presence")
     assert resolve_secret(settings) == resolve_secret(settings)
     assert [path.name for path in tmp_path.iterdir()] == ["herenow.secret"]
 
 
-def test_of_two_that_start_at_once_the_first_wins_for_both(tmp_path, monkeypatch):
+def test_two_processes_that_start_at_once_share_the_first_generated_secret(tmp_path, monkeypatch):
     settings = Settings(ledger=f"sqlite:///{tmp_path}/herenow.db")
     winner = "w" * 43
     drafted = secrets_kept._new_secret
@@ -54,7 +54,7 @@ def test_of_two_that_start_at_once_the_first_wins_for_both(tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["herenow.secret"]
 
 
-def test_a_secret_that_others_may_read_is_refused(tmp_path):
+def test_a_secret_file_readable_by_others_is_refused(tmp_path):
     settings = Settings(ledger=f"sqlite:///{tmp_path}/herenow.db")
     resolve_secret(settings)
     (tmp_path / "herenow.secret").chmod(0o640)
@@ -71,6 +71,6 @@ def test_a_damaged_secret_is_refused_without_showing_it(tmp_path):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_missing_folder_is_said(tmp_path):
+def test_a_missing_secret_folder_is_reported(tmp_path):
     with pytest.raises(ConfigurationError, match="No such file or directory"):
         resolve_secret(Settings(ledger=f"sqlite:///{tmp_path}/no/herenow.db"))

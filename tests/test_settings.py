@@ -1,4 +1,4 @@
-"""Every setting has one value in force and a known source; a wrong one stops the start with one sentence."""
+"""Every setting has one value and a known source; a wrong value stops the start with one sentence."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def nothing_configured(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def test_nothing_needs_to_be_configured():
+def test_defaults_need_no_configuration():
     settings = load()
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
     assert (settings.engine, settings.ledger) == ("memory://", "sqlite:///herenow.db")
@@ -29,7 +29,7 @@ def test_nothing_needs_to_be_configured():
     assert settings.warnings == ()
 
 
-def test_a_flag_wins_over_a_variable_over_a_file_over_the_toml_over_the_default(monkeypatch, tmp_path):
+def test_a_setting_is_taken_from_flag_variable_file_toml_default_in_this_order(monkeypatch, tmp_path):
     seen = [(load().port, load().source_of("port"))]
     Path("herenow.toml").write_text("port = 1\n")
     seen.append((load().port, load().source_of("port")))
@@ -50,12 +50,12 @@ def test_a_flag_wins_over_a_variable_over_a_file_over_the_toml_over_the_default(
     ]
 
 
-def test_a_flag_that_was_not_given_hides_nothing(monkeypatch):
+def test_an_absent_flag_does_not_override_a_variable(monkeypatch):
     monkeypatch.setenv("HERENOW_PORT", "3")
     assert load({"port": None}).port == 3
 
 
-def test_another_file_can_be_named(tmp_path):
+def test_another_settings_file_can_be_named(tmp_path):
     Path("herenow.toml").write_text("port = 1")
     other = tmp_path / "other.toml"
     other.write_text("grace = 3\norigins = ['https://a.example']")
@@ -64,7 +64,7 @@ def test_another_file_can_be_named(tmp_path):
     assert settings.source_of("grace") == str(other)
 
 
-def test_a_list_is_written_with_commas_where_there_are_no_lists(monkeypatch):
+def test_a_variable_holds_a_list_separated_by_commas(monkeypatch):
     monkeypatch.setenv("HERENOW_ORIGINS", "https://a.example, http://localhost:3000")
     monkeypatch.setenv("HERENOW_TRUSTED_PROXIES", "10.0.0.0/8,::1")
     settings = load()
@@ -72,12 +72,12 @@ def test_a_list_is_written_with_commas_where_there_are_no_lists(monkeypatch):
     assert settings.trusted_proxies == ("10.0.0.0/8", "::1/128")
 
 
-def test_timings_accept_fractions_and_may_be_short():
+def test_timings_accept_fractions_of_seconds():
     settings = load({"beat_every": "0.2", "dead_after": "0.4", "grace": "0", "idle_after": "0.5"})
     assert (settings.beat_every, settings.dead_after, settings.grace) == (0.2, 0.4, 0.0)
 
 
-def test_asked_beats_never_count_as_too_fast():
+def test_heartbeats_at_the_configured_interval_are_never_too_fast():
     assert load().beat_min == 5.0
     assert load({"beat_every": "2"}).beat_min == 1.0
     assert load({"beat_every": "2", "beat_min": "9"}).beat_min == 1.0
@@ -135,7 +135,7 @@ def test_asked_beats_never_count_as_too_fast():
         ("log_level", "loud"),
     ],
 )
-def test_a_wrong_value_stops_with_the_setting_the_value_and_what_is_allowed(name, value):
+def test_a_wrong_value_error_names_setting_value_and_allowed_values(name, value):
     with pytest.raises(ConfigurationError) as caught:
         load({name: value})
     sentence = str(caught.value)
@@ -144,7 +144,7 @@ def test_a_wrong_value_stops_with_the_setting_the_value_and_what_is_allowed(name
     assert "\n" not in sentence
 
 
-def test_dead_after_leaves_room_for_a_lost_beat():
+def test_dead_after_must_be_at_least_twice_beat_every():
     with pytest.raises(ConfigurationError, match=r"dead_after = '59' .* at least twice beat_every, which is 30 s"):
         load({"dead_after": "59"})
     with pytest.raises(ConfigurationError, match=r"dead_after = 90.0 \(default\) .* which is 60 s"):
@@ -152,7 +152,7 @@ def test_dead_after_leaves_room_for_a_lost_beat():
     assert load({"dead_after": "60"}).dead_after == 60.0
 
 
-def test_certificate_and_key_come_together():
+def test_tls_certificate_and_key_must_be_given_together():
     Path("cert.pem").write_text("")
     for given in ({"tls_cert": "cert.pem"}, {"tls_key": "cert.pem"}):
         with pytest.raises(ConfigurationError, match="tls_cert and tls_key must be given together"):
@@ -160,7 +160,7 @@ def test_certificate_and_key_come_together():
     assert load({"tls_cert": "cert.pem", "tls_key": "cert.pem"}).tls_key == Path("cert.pem")
 
 
-def test_kubernetes_own_variable_gets_its_explanation(monkeypatch):
+def test_a_port_variable_set_by_kubernetes_is_explained(monkeypatch):
     monkeypatch.setenv("HERENOW_PORT", "tcp://10.0.0.1:8000")
     with pytest.raises(ConfigurationError, match="enableServiceLinks"):
         load()
@@ -172,13 +172,13 @@ def test_loopback_needs_no_secret(host):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "presence.example.org", "localhost.example.org"])
-def test_listening_for_strangers_needs_a_configured_secret(host):
+def test_listening_on_a_public_address_needs_a_configured_secret(host):
     with pytest.raises(ConfigurationError, match=re.escape(f"host = {host!r}") + ".*needs a configured secret"):
         load({"host": host})
     assert load({"host": host, "secret": SECRET}).host == host
 
 
-def test_public_keys_do_as_well_as_a_secret(tmp_path):
+def test_public_keys_are_accepted_instead_of_a_secret(tmp_path):
     path = tmp_path / "jwks.json"
     path.write_text("{}")
     assert load({"host": "0.0.0.0", "jwks_url": "https://issuer.example/jwks"}).has_jwks
@@ -198,12 +198,12 @@ def test_public_keys_do_as_well_as_a_secret(tmp_path):
         ({"jwt_issuer": ""}, "not empty"),
     ],
 )
-def test_a_source_of_keys_that_makes_no_sense_is_refused(chosen, said):
+def test_an_invalid_key_source_is_refused(chosen, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         load(chosen)
 
 
-def test_keys_may_come_from_this_machine_without_tls_and_audiences_are_a_list():
+def test_a_loopback_jwks_url_needs_no_tls_and_audiences_are_a_list():
     settings = load({"jwks_url": "http://127.0.0.1:9/jwks", "jwt_audience": "a, b", "jwt_issuer": "https://i"})
     assert settings.jwks_url == "http://127.0.0.1:9/jwks"
     assert settings.jwt_audience == ("a", "b")
@@ -222,7 +222,7 @@ def test_a_secret_is_measured_in_bytes():
     assert load({"secret": "é" * 16}).secret is not None
 
 
-def test_a_secret_is_not_shown_by_anything():
+def test_settings_never_show_the_secret():
     settings = load({"secret": SECRET})
     assert SECRET not in repr(settings)
     assert SECRET not in str(list(settings.rows()))
@@ -239,7 +239,7 @@ def test_a_secret_is_not_shown_by_anything():
         "mysql://db/presence?sslpassword=hunter2",
     ],
 )
-def test_no_part_of_a_password_is_shown_however_it_was_written(url):
+def test_no_part_of_a_ledger_password_is_shown(url):
     with pytest.raises(ConfigurationError, match="ledger = 'mysql://") as caught:
         load({"ledger": url})
     assert not re.search("hun|ter2|pa ss", str(caught.value))
@@ -249,13 +249,13 @@ def test_no_part_of_a_password_is_shown_however_it_was_written(url):
     assert shown.value.startswith("postgresql://")
 
 
-def test_a_password_in_an_address_is_not_shown():
+def test_a_password_in_an_engine_url_is_not_shown():
     with pytest.raises(ConfigurationError, match=r"nats://ops:\*\*\*@cache") as caught:
         load({"engine": "nats://ops:hunter2@cache"})
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_mounted_secret_is_read_without_its_newline(monkeypatch, tmp_path):
+def test_a_secret_file_is_read_without_its_newline(monkeypatch, tmp_path):
     mounted = tmp_path / "secret"
     mounted.write_text(SECRET + "\n")
     monkeypatch.setenv("HERENOW_SECRET_FILE", str(mounted))
@@ -265,7 +265,7 @@ def test_a_mounted_secret_is_read_without_its_newline(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"\xff"])
-def test_a_file_that_cannot_be_read_stops_the_start(monkeypatch, tmp_path, content):
+def test_an_unreadable_secret_file_is_an_error(monkeypatch, tmp_path, content):
     mounted = tmp_path / "secret"
     if content is not None:
         mounted.write_bytes(content)
@@ -283,18 +283,18 @@ def test_a_file_that_cannot_be_read_stops_the_start(monkeypatch, tmp_path, conte
         ("port = true", r"port = True \(herenow.toml\) is not allowed"),
     ],
 )
-def test_a_mistake_in_the_file_is_named(toml, sentence):
+def test_an_error_in_the_settings_file_is_reported(toml, sentence):
     Path("herenow.toml").write_text(toml)
     with pytest.raises(ConfigurationError, match=sentence):
         load()
 
 
-def test_a_named_file_must_exist():
+def test_a_named_settings_file_must_exist():
     with pytest.raises(ConfigurationError, match=r"--config = 'no.toml' must be an existing file"):
         load(config=Path("no.toml"))
 
 
-def test_an_unknown_variable_is_warned_about_with_the_nearest_name(monkeypatch):
+def test_an_unknown_variable_causes_a_warning_with_the_nearest_name(monkeypatch):
     monkeypatch.setenv("HERENOW_BEAT_EVRY", "1")
     monkeypatch.setenv("HERENOW_ZZZZZZ", "1")
     near, far = load().warnings
@@ -304,7 +304,7 @@ def test_an_unknown_variable_is_warned_about_with_the_nearest_name(monkeypatch):
     assert far == "The variable HERENOW_ZZZZZZ is not a setting and is ignored."
 
 
-def test_a_test_can_build_settings_without_looking_around(monkeypatch):
+def test_settings_built_in_code_ignore_the_environment(monkeypatch):
     monkeypatch.setenv("HERENOW_PORT", "1")
     settings = Settings(ledger="sqlite://", beat_every=2, dead_after=6, grace=3)
     assert settings.port == 8000
@@ -321,18 +321,18 @@ def test_a_test_can_build_settings_without_looking_around(monkeypatch):
         ("sqlite:///:memory:", None),
     ],
 )
-def test_the_ledgers_file_is_known(ledger, path):
+def test_ledger_path_is_the_file_of_the_ledger_url(ledger, path):
     assert Settings(ledger=ledger).ledger_path == path
 
 
 @pytest.mark.parametrize("name", list(Settings.model_fields))
-def test_every_setting_is_described_and_says_what_is_allowed(name):
+def test_every_setting_has_a_description_and_allowed_values(name):
     field = Settings.model_fields[name]
     assert about(field)
     assert allowed(field)
 
 
-def test_every_duration_has_its_unit():
+def test_every_duration_is_in_seconds():
     for row in Settings().rows():
         if Settings.model_fields[row.name].annotation is float:
             assert row.unit == "s", row.name
@@ -342,7 +342,7 @@ def test_every_duration_has_its_unit():
 
 
 @pytest.mark.parametrize("relations", ["ledger", "open"])
-def test_relations_that_are_not_asked_for_need_no_secret(relations):
+def test_relations_without_a_callback_need_no_secret(relations):
     assert load({"relations": relations}).asks_the_application is False
 
 
@@ -356,7 +356,7 @@ def test_relations_that_are_not_asked_for_need_no_secret(relations):
         "http://[::1]:9000/x",
     ],
 )
-def test_an_application_is_asked_with_a_signature(url):
+def test_a_callback_url_needs_a_shared_secret(url):
     with pytest.raises(ConfigurationError, match="needs relations_secret"):
         load({"relations": url})
     settings = load({"relations": url, "relations_secret": SECRET})
@@ -365,7 +365,7 @@ def test_an_application_is_asked_with_a_signature(url):
 
 
 @pytest.mark.parametrize("url", ["http://app.example/x", "http://10.0.0.7:9000/", "http://localhost.example/"])
-def test_relations_cross_a_network_in_the_open_only_when_it_is_said_to_be_private(url):
+def test_a_plain_http_callback_needs_a_network_declared_private(url):
     given = {"relations": url, "relations_secret": SECRET}
     with pytest.raises(ConfigurationError, match="use https://, or set relations_network to private"):
         load(given)
@@ -373,13 +373,13 @@ def test_relations_cross_a_network_in_the_open_only_when_it_is_said_to_be_privat
 
 
 @pytest.mark.parametrize("url", ["https://me:word@app.example/", "https://me@app.example/"])
-def test_an_address_with_a_password_is_refused_and_the_password_not_shown(url):
+def test_a_callback_url_with_a_password_is_refused_without_showing_it(url):
     with pytest.raises(ConfigurationError, match="without a user name or password") as caught:
         load({"relations": url, "relations_secret": SECRET})
     assert "word@" not in str(caught.value)
 
 
-def test_the_shared_secret_is_long_and_may_be_mounted(monkeypatch, tmp_path):
+def test_the_shared_secret_must_be_long_and_may_come_from_a_file(monkeypatch, tmp_path):
     with pytest.raises(ConfigurationError, match=r"^relations_secret .* at least 32 bytes") as caught:
         load({"relations_secret": "hunter2", "relations": "https://app.example/"})
     assert "hunter2" not in str(caught.value)
@@ -392,7 +392,7 @@ def test_the_shared_secret_is_long_and_may_be_mounted(monkeypatch, tmp_path):
     assert SECRET not in str(list(settings.rows()))
 
 
-def test_rooms_relate_only_where_they_are_known():
+def test_shares_room_is_refused_with_a_callback():
     elsewhere = {"relations": "https://app.example/", "relations_secret": SECRET}
     with pytest.raises(ConfigurationError, match="it is the application that says who may see whom"):
         load({**elsewhere, "shares_room": "on"})
@@ -401,7 +401,7 @@ def test_rooms_relate_only_where_they_are_known():
         assert load({"relations": here, "shares_room": "on"}).shares_room == "on"
 
 
-def test_open_relations_keep_rooms_here():
+def test_open_relations_store_only_rooms():
     assert load({"relations": "open"}).edges_kept_here == {"room"}
     assert load().edges_kept_here == {"follow", "contact", "room"}
 
@@ -414,7 +414,7 @@ def test_open_relations_keep_rooms_here():
         ({"engine": "redis://h", "ledger": "sqlite:///:memory:"}, "a ledger in memory lives in one process"),
     ],
 )
-def test_several_workers_need_what_they_can_share(values, sentence):
+def test_several_workers_need_a_shared_store(values, sentence):
     with pytest.raises(ConfigurationError, match=f"workers = '2' .* is not allowed: {sentence}"):
         load({"workers": "2", **values})
     assert load({"workers": "1", **values}).workers == 1

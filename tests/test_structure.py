@@ -1,4 +1,4 @@
-"""Folders, constructors and names stay as small and plain as they have become (`python -m tests.structure` prints them)."""
+"""Folders, constructors and names stay within their targets (`python -m tests.structure` prints the figures)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("figure", [it for it in FIGURES if it.name in HELD], ids=lambda it: it.name)
-def test_a_figure_that_reached_its_target_keeps_it(figure):
+def test_a_held_figure_stays_within_its_target(figure):
     assert figure.measure() <= figure.target
 
 
@@ -35,7 +35,7 @@ def test_every_held_figure_is_measured():
     assert {figure.name for figure in FIGURES} >= HELD
 
 
-def test_a_constructor_s_parameters_are_all_counted_but_itself():
+def test_parameters_of_a_constructor_are_counted_without_self():
     [function] = parsed("def __init__(self, a, /, b, *more, c=1, **rest): ...").body
     assert structure.parameters(function) == 5
 
@@ -62,7 +62,7 @@ def test_a_callback_that_is_set_on_another_object_is_late(source, late):
     assert structure.is_late(parsed(source).body[0].value) == late
 
 
-def test_attributes_are_what_a_constructor_sets_on_itself():
+def test_attributes_of_a_class_are_those_its_constructor_assigns():
     function = parsed("def __init__(self):\n    self.a, self.b = 1, 2\n    self.c: int = 3\n    other.d = self.e").body[
         0
     ]

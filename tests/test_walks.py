@@ -1,7 +1,7 @@
-"""The walks of ARCHITECTURE.md are the ones that a running server takes.
+"""A running server takes the walks described in ARCHITECTURE.md.
 
-Each walk is played once, and the packages whose code runs for it are noted in the order in which they are entered first.
-Periodic tasks run at their own times and are left out, except where a walk begins in one.
+Each walk is run once; the packages whose code runs are recorded in the order in which they are first entered. Periodic
+tasks are ignored unless a walk begins in one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from herenow_testing.world import World
 PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
 SECRET = "a secret of the tests that is long enough"
 SHELLS = {"api", "transport", "engines", "ledgers", "relations"}
-BELOW = {"people", "context", "metrics", "authority", "deadlines", "shutdown"}
-"""Of the node: objects that its parts share."""
-PERIODIC = {"lease", "check", "tail", "reaper", "shares", "mail", "voids", "pulse", "relations", "wheel"}
+BELOW = {"people", "context", "metrics", "authority", "outages", "deadlines", "shutdown"}
+"""Modules of the node that its parts share."""
+PERIODIC = {"lease", "check", "probe", "tail", "reaper", "shares", "mail", "voids", "pulse", "relations", "wheel"}
 PERIODIC |= {"round", "recorder", "run-stamp", "test"}
 
 
@@ -73,7 +73,7 @@ def task_name():
 
 
 def written():
-    """Walk → packages, as the page says."""
+    """Walk → packages, read from ARCHITECTURE.md."""
     rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \|", PAGE.read_text(), re.MULTILINE)
     return {name: re.findall(r"`([a-z.]+)`", walk) for name, walk in rows}
 
@@ -113,7 +113,7 @@ def name_this_task():
 
 @asynccontextmanager
 async def server(folder):
-    """A real one, in this process, with Ana and Bo who follow each other and Bo connected."""
+    """A server in this process; Ana and Bo follow each other and Bo is connected."""
     name_this_task()
     settings = Settings(ledger=f"sqlite:///{folder}/herenow.db", secret=SECRET, host="127.0.0.1", port=0)
     with Listener(settings) as listener:
@@ -135,7 +135,7 @@ async def until(socket, kind):
 
 
 async def quiet():
-    """What was begun before is over."""
+    """Wait until earlier work is finished."""
     await asyncio.sleep(0.3)
 
 
@@ -148,7 +148,7 @@ async def subscribed(client):
     return ana
 
 
-async def test_a_connect_with_a_subscribe(tmp_path):
+async def test_connect_and_subscribe_follow_their_documented_walk(tmp_path):
     async with server(tmp_path) as client:
         await quiet()
         with walked() as packages:
@@ -157,7 +157,7 @@ async def test_a_connect_with_a_subscribe(tmp_path):
     assert packages == written()["connect and subscribe"]
 
 
-async def test_a_heartbeat(tmp_path):
+async def test_a_heartbeat_follows_its_documented_walk(tmp_path):
     async with server(tmp_path) as client:
         ana = await subscribed(client)
         await quiet()
@@ -168,7 +168,7 @@ async def test_a_heartbeat(tmp_path):
     assert packages == written()["heartbeat"]
 
 
-async def test_a_bulk_read(tmp_path):
+async def test_a_bulk_read_follows_its_documented_walk(tmp_path):
     async with server(tmp_path) as client:
         await quiet()
         with walked() as packages:
@@ -176,7 +176,7 @@ async def test_a_bulk_read(tmp_path):
     assert packages == written()["bulk read"]
 
 
-async def test_a_block(tmp_path):
+async def test_a_block_follows_its_documented_walk(tmp_path):
     async with server(tmp_path) as client:
         ana = await subscribed(client)
         await quiet()
@@ -188,8 +188,8 @@ async def test_a_block(tmp_path):
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_a_change_that_another_node_shows():
-    """Played by two nodes in this process; the second stands still while the first commits."""
+async def test_a_change_across_nodes_follows_its_documented_walk():
+    """Two nodes in this process; the second is frozen while the first commits."""
     name_this_task()
     world = World()
     n1, n2 = await world.start_all("n1", "n2")
@@ -211,7 +211,7 @@ async def test_a_change_that_another_node_shows():
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_a_node_that_dies():
+async def test_the_death_of_a_node_follows_its_documented_walk():
     name_this_task()
     world = World()
     n1, n2 = await world.start_all("n1", "n2")

@@ -1,5 +1,6 @@
-"""Others that carry presence, on the same work in the same run: each module is one peer, with a sentence on what it does
-and one on each thing it cannot do."""
+"""Other servers that can do presence, on the same work in the same run: each module is one peer, with a sentence on
+what it does and one on each thing it cannot do.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ PEERS: dict[str, Peer] = {
 
 
 def chosen(wanted: str) -> list[Peer]:
-    """Of a list of names with commas: `all`, or `quick` for those of a quick run."""
+    """From a comma-separated list of names: `all`, or `quick` for those of a quick run."""
     if wanted == "all":
         return list(PEERS.values())
     if wanted == "quick":

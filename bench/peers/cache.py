@@ -1,7 +1,7 @@
-"""Where peers are installed: a folder of their own, outside the product's requirements and outside its interpreter.
+"""Installation of peers: in their own folder, outside the product's requirements and its interpreter.
 
 Python packages by hashed pins, nginx with its module and Prosody from the distribution's packages (unpacked, not
-installed), Go modules by go.sum. From which registry is the machine's own affair. `BENCH_PEERS` names another folder.
+installed), Go modules by go.sum. The machine decides which registry is used. `BENCH_PEERS` names another folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def folder() -> Path:
 
 
 def interpreter() -> str:
-    """The one that herenow's own environment was made of: it has pip, and none of herenow's packages."""
+    """The base interpreter of herenow's environment: it has pip, and none of herenow's packages."""
     return getattr(sys, "_base_executable", sys.executable)
 
 
@@ -79,14 +79,14 @@ def nginx_missing() -> str | None:
 
 
 def install_nginx() -> str:
-    """Answers the version. Of Debian there is one per release, so that it is noted and not pinned."""
+    """Returns the version. Debian has one per release, so it is reported and not pinned."""
     if nginx_missing():
         _unpack("nginx", NGINX)
     return "Nchan " + _debian_version("nginx", "libnginx-mod-nchan")
 
 
 def prosody() -> Path:
-    """The folder that stands for the root of its file system."""
+    """The folder that is used as the root of its file system."""
     return folder() / "prosody"
 
 
@@ -141,7 +141,7 @@ def _run(command: list[str], within: Path | None = None, **environment: str) -> 
 
 
 def _unpack(name: str, packages: Sequence[str]) -> None:
-    """Debian's packages, with nothing of them run: it needs no root and changes nothing outside the folder."""
+    """Unpacks Debian packages without running their scripts: it needs no root and changes nothing outside the folder."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         raise NotInstalledError(f"{name} is taken from Debian's packages, and there is no apt-get here")
     parts = _fresh(name)
@@ -165,7 +165,7 @@ def _fresh(name: str) -> Path:
 
 
 def _keep(name: str, parts: Path, pins: Path) -> None:
-    """Only what is whole gets the name that is looked for."""
+    """Renames a complete installation to its final name, so that an incomplete one is never used."""
     (parts / "bench.stamp").write_text(_checksum(pins))
     shutil.rmtree(folder() / name, ignore_errors=True)
     parts.rename(folder() / name)

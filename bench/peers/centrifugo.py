@@ -1,4 +1,4 @@
-"""Centrifugo: a self-hosted real-time server in Go, with channels, tokens and who is in a channel."""
+"""Centrifugo: a self-hosted real-time server in Go, with channels, tokens and presence of channel members."""
 
 from __future__ import annotations
 

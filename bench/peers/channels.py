@@ -1,4 +1,4 @@
-"""Django Channels with channels_redis: the stack most Python teams would pick."""
+"""Django Channels with channels_redis: the usual choice of Python teams."""
 
 from __future__ import annotations
 

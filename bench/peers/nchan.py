@@ -23,8 +23,9 @@ FOLDER_OF_ITS_OWN = (
     'mount -t tmpfs none /var/lib && mkdir /var/lib/nginx && exec "$@"',
     "sh",
 )
-"""The module has nginx make a folder in /var/lib/nginx whatever its configuration says. It gets one that nobody else sees,
-and for that a namespace in which it is root, which any user may have on most systems."""
+"""The module makes nginx create a folder in /var/lib/nginx whatever its configuration says. It gets a private one, in a
+namespace in which it is root; on most systems any user may create such a namespace.
+"""
 
 CONFIGURATION = """
 daemon off;
@@ -100,7 +101,7 @@ class Nchan(Peer):
 
 
 def _worker(master: int) -> int:
-    """The one that holds the sockets; it is there when the port answers."""
+    """The worker that holds the sockets; it exists when the port answers."""
     for _ in range(100):
         children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
         if children:

@@ -1,4 +1,4 @@
-"""herenow as one of the sides: the whole node with its defaults, on the work that the peers do."""
+"""herenow as one of the sides: the whole node with its defaults, on the work of the peers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLER = "caller"
 
 @contextmanager
 def ourselves(people: Iterable[Looking] = ()) -> Iterator[Talk]:
-    """A node where these may look at one another, and everybody hears of a change at once."""
+    """A node where these users may see each other, and every viewer gets a change at once."""
     contacts = [(user, target) for user, targets in people for target in targets]
     asked = [(CALLER, user) for user in PEOPLE]
     with herenow([*contacts, *asked], beat_min=0, pace_above=100_000) as server:

@@ -1,4 +1,4 @@
-"""What the benchmark asks of a peer: to be installed, to run, and to say in its own words what herenow says in its own.
+"""The interface of a peer: to be installed, to run, and to translate the work into its own protocol.
 
 A new peer is a module with a `Peer` and its `Talk`, and a line in the table of this package. The work itself, in
 `bench.peers.work`, is written once for all of them and for herenow.
@@ -21,7 +21,7 @@ from bench.server import SECRET, Server
 
 STAR = "star"
 PEOPLE = names(200, "u")
-"""Whom bulk reads ask for; all of them are online."""
+"""Users of bulk reads; all of them are online."""
 
 STATUS = {
     "type": "presence.status",
@@ -33,16 +33,16 @@ STATUS = {
     "platforms": ["web"],
     "as_of": 1_790_000_000_000,
 }
-"""What a viewer is told: the shape and, nearly, the bytes of herenow's own frame."""
+"""A status for viewers: the shape and nearly the bytes of herenow's own frame."""
 
 WORKS = ("beats", "fan-out", "arrive", "lookup")
 Change = Callable[[], None]
 Looking = tuple[str, Sequence[str]]
-"""A user, and at whom that user looks."""
+"""A user and their targets."""
 
 
 class NotInstalledError(RuntimeError):
-    """A peer is not there and cannot be fetched: the reason, in a sentence."""
+    """A peer is missing and cannot be fetched; the message is the reason."""
 
 
 class Peer(ABC):
@@ -50,37 +50,39 @@ class Peer(ABC):
     does: str
     """One sentence."""
     cannot: ClassVar[dict[str, str]] = {}
-    """Of the works, what it cannot do, and why."""
+    """Work it cannot do → the reason."""
     differs: ClassVar[dict[str, str]] = {}
-    """Of the works, what it does instead of the same."""
+    """Work it does differently → how."""
     quick: bool = True
-    """Part of a quick run: there within a minute, and not the second of its kind."""
+    """Part of a quick run: installed within a minute, and not the second of its kind."""
 
     @abstractmethod
     def missing(self) -> str | None:
-        """What is not installed yet; None: it can be started."""
+        """The parts that are not installed yet; None if it can be started."""
 
     @abstractmethod
     def install(self) -> str:
-        """Fetch it into the cache, unless it is there, and say its version. Raises NotInstalledError."""
+        """Fetches it into the cache unless present, and returns its version. Raises NotInstalledError."""
 
     @abstractmethod
     def serve(self, people: Sequence[Looking]) -> AbstractContextManager[Talk]:
-        """Running, alone on the server's core. `people` will come; for those who must know beforehand who looks at whom."""
+        """Runs it alone on the server's core. `people`: users who will connect, for peers that must know contacts
+        beforehand.
+        """
 
 
 class Talk(ABC):
-    """One running server, and what its clients say to it."""
+    """One running server, and the frames of its clients."""
 
     frames_at_connect = 0
-    """What a client gets unasked."""
+    """Frames a client gets after connecting."""
     frames_to_star = 0
-    """What a change brings to the one who changed."""
+    """Frames a change brings to the changing user."""
 
     def __init__(self, server: Server, store_cpu: Callable[[], float] = lambda: 0.0) -> None:
         self.server = server
         self.store_cpu = store_cpu
-        """Seconds of a store beside it, which are not counted against the peer."""
+        """CPU seconds of a store beside it, which do not count for the peer."""
         self._asking: list[Http] = []
 
     def close(self) -> None:
@@ -88,7 +90,7 @@ class Talk(ABC):
             each.close()
 
     def http(self, bearer: str = "") -> Http:
-        """A connection that is closed with this."""
+        """An HTTP connection that is closed with this object."""
         self._asking.append(Http(self.server, bearer))
         return self._asking[-1]
 
@@ -97,25 +99,25 @@ class Talk(ABC):
 
     @abstractmethod
     def openings(self, user: str, targets: Sequence[str] = ()) -> list[bytes]:
-        """What a client says after the handshake; each is answered with one frame before the next is sent."""
+        """Frames a client sends after the handshake; each is answered with one frame before the next is sent."""
 
     @abstractmethod
     def beat(self) -> bytes: ...
 
     @abstractmethod
     def star(self, crowd: Crowd) -> Change:
-        """What makes STAR change, so that every viewer gets one frame."""
+        """A function that changes STAR, so that every viewer gets one frame."""
 
     @abstractmethod
     def lookups(self) -> dict[str, tuple[Http, bytes]]:
-        """How 200 people are asked for: one way or several, each with its name."""
+        """Ways to read 200 users: name → (connection, request)."""
 
     def prepare_lookup(self, crowd: Crowd) -> None:
-        """Those who are asked for come first, where that makes a difference."""
+        """Connects the users of bulk reads first, if the peer needs that."""
         crowd.read()
 
     def join(self, crowd: Crowd, people: Sequence[Looking]) -> list[int]:
-        """They connect and look at their targets."""
+        """Connects users and subscribes them to their targets."""
         clients = crowd.join(
             (self.handshake(user, targets) for user, targets in people), frames_each=self.frames_at_connect
         )
@@ -127,7 +129,7 @@ class Talk(ABC):
 
 @dataclass(frozen=True)
 class JsonTalk:
-    """The frames of the two applications of our own, with Starlette and with Channels."""
+    """Frames of our own two applications, with Starlette and with Channels."""
 
     beat: bytes = masked(b'{"type":"heartbeat"}')
     change: bytes = masked(json.dumps({"type": "set", "status": STATUS}).encode())
@@ -138,7 +140,7 @@ class JsonTalk:
 
 
 class JsonServer(Talk):
-    """A server of our own that speaks JsonTalk at /ws and answers bulk reads."""
+    """Our own server that speaks JsonTalk at /ws and answers bulk reads."""
 
     def __init__(self, server: Server, store_cpu: Callable[[], float], reads: Sequence[str]) -> None:
         super().__init__(server, store_cpu)

@@ -1,7 +1,8 @@
-"""Prosody: an XMPP server in Lua. XMPP is where presence, rosters and subscriptions come from, so that of all the peers it
-does most of what herenow does: it knows who is there and away, and tells those who may know.
+"""Prosody: an XMPP server in Lua. XMPP has presence, rosters and subscriptions, so of all peers it does most of what
+herenow does: it knows which users are available or away, and informs those who may know.
 
-Accounts and rosters are files that are written before it starts. Clients speak XMPP over WebSocket (RFC 7395)."""
+Accounts and rosters are files written before it starts. Clients speak XMPP over WebSocket (RFC 7395).
+"""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ class Prosody(Peer):
 
 
 def _program(root: Path, folder: Path) -> Path:
-    """The packaged one names the folders where it would be installed: ours are elsewhere."""
+    """The packaged program names its installation folders; these are replaced by ours."""
     ours = {
         "SOURCE": root / "usr/lib/prosody",
         "PLUGIN": root / "usr/lib/prosody/modules/",
@@ -144,7 +145,7 @@ class _Talk(Talk):
         return upgrade("/xmpp-websocket", "Sec-WebSocket-Protocol: xmpp\r\n")
 
     def openings(self, user: str, targets: Sequence[str] = ()) -> list[bytes]:
-        """All but the presence, which is answered by so many frames as others are looked at."""
+        """All but the presence, which is answered with as many frames as there are targets."""
         secret = b64encode(f"\0{user}\0{PASSWORD}".encode()).decode()
         login = f'<auth xmlns="urn:ietf:params:xml:ns:xmpp-sasl" mechanism="PLAIN">{secret}</auth>'
         return [OPEN, masked(login.encode()), OPEN, BIND]
@@ -158,8 +159,9 @@ class _Talk(Talk):
         return clients
 
     def _appear(self, crowd: Crowd, clients: list[int], people: Sequence[Looking]) -> None:
-        """One after the other, for who comes first decides how many frames there are: each is told of itself and of
-        everybody looked at, there or not, and those who look and are there already are told of it."""
+        """One after the other, because the order decides the number of frames: each user gets their own presence and
+        that of every target, available or not, and viewers who are already available get the user's.
+        """
         viewers: dict[str, set[str]] = {}
         for user, targets in people:
             for target in targets:

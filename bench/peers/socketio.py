@@ -36,7 +36,9 @@ class SocketIO(Peer):
 
 
 class _Talk(Talk):
-    """Engine.IO 4 in text frames: 4 is a message; of Socket.IO 0 connects, 2 is an event, its number asks for an answer."""
+    """Engine.IO 4 in text frames: 4 is a message; in Socket.IO 0 connects, 2 is an event, its number requests an
+    answer.
+    """
 
     frames_at_connect = 1
 

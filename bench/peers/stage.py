@@ -1,4 +1,4 @@
-"""A peer written in Python, running: its server on its core with a Valkey beside it that knows the people asked for."""
+"""A running peer written in Python: its server on its core, with a Valkey that has the users of bulk reads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def python_server(runner: str, application: str, layer: str = "") -> Iterator[tu
 
 
 def _options(runner: str, port: int) -> list[str]:
-    """Quiet, since herenow's own log is the one that is paid for."""
+    """Without access logs, so that only herenow pays for its log."""
     if runner == "daphne":
         return ["-b", "127.0.0.1", "-p", str(port), "-v", "0"]
     return ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning", "--no-access-log"]

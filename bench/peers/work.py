@@ -1,8 +1,9 @@
-"""The same work for herenow and for every peer, in the same run, and what it cost each server's CPU.
+"""The same work for herenow and for every peer, in the same run, and the CPU time of each server.
 
-Beats come in bursts, and none begins before the server rests from the last, so that nobody looks better by falling behind.
-A change is told to viewers who are all there already. Arrivals include their subscription to 50 others. Bulk reads go over
-one connection, one after the other. The load is the one of all scenarios; what it used of its core is in the notes.
+Heartbeats come in bursts, and a burst begins only when the server is idle after the last one, so that falling behind
+brings no advantage. A change is sent to viewers who are all connected. Connects include a subscription to 50 others.
+Bulk reads use one connection, one after the other. The load is that of all scenarios; the share of its core is in the
+notes.
 """
 
 from __future__ import annotations
@@ -25,19 +26,22 @@ US = "herenow"
 
 BEATING = 500
 BURSTS = 40
-"""Per second, at most: 20 000 beats, as in `beats`. Whoever comes to rest later gets fewer, and the notes say how many came:
-at the pace of the slowest, what a node does every second anyway would be counted against few beats."""
+"""Bursts per second, at most: 20 000 heartbeats, as in `beats`. A slower server gets fewer, and the notes say how many:
+at the pace of the slowest, the periodic work of a node would weigh too much.
+"""
 BEAT_FOR = 4.0
 
 AT_REST = 0.012
-"""Seconds without work. Seen from outside, the CPU time of a process that runs goes on by ticks of the kernel, of up to
-10 ms: within less, one that is busy may seem to rest."""
+"""Seconds without work. Seen from outside, the CPU time of a running process advances by kernel ticks of up to 10 ms:
+within less time, a busy process may seem idle.
+"""
 
 VIEWERS = (1_000, 10_000)
 ROUNDS = 10
 SLOW_ENOUGH = 10.0
-"""Seconds after which no further round begins: the figure is one of CPU time, and some need seconds for a round. For a
-bulk read half of it."""
+"""Seconds after which no further round begins: the figure is CPU time, and some peers need seconds for a round. Half of
+it for bulk reads.
+"""
 REST = 0.25
 
 ARRIVING = 1_000
@@ -52,9 +56,9 @@ class Measured:
     load: float
     """Share of the load's core."""
     pace: float = 0.0
-    """Per second, where it is not the same for all."""
+    """Per second, where it differs between servers."""
     store: float = 0.0
-    """CPU seconds of a store beside the server, for each of the server's."""
+    """CPU seconds of a store per CPU second of the server."""
 
 
 Serve = Callable[[Sequence[Looking]], AbstractContextManager[Talk]]
@@ -81,7 +85,7 @@ def _beat(server: Server, crowd: Crowd, clients: list[int], frame: bytes, second
 
 
 def _until_it_rests(server: Server, crowd: Crowd) -> None:
-    """Nothing has been done for a while: all that was sent has been read."""
+    """Waits until the server has been idle for a while: everything sent has been read."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         used = server.cpu_seconds
@@ -99,7 +103,7 @@ def fan_out(serve: Serve, effort: Effort) -> Iterator[Measured]:
             talk.join(crowd, looking)
             crowd.settle(1.0)
             frames = viewers + talk.frames_to_star
-            _round(crowd, change, frames)  # warm
+            _round(crowd, change, frames)  # warm-up
             with _Meter(f"one change to {viewers} viewers", talk) as meter:
                 deadline = time.monotonic() + SLOW_ENOUGH
                 for _ in range(effort.rounds(ROUNDS)):
@@ -126,7 +130,7 @@ def arrive(serve: Serve, effort: Effort) -> Iterator[Measured]:
     with serve(looking) as talk, closing(talk), Crowd(talk.server) as crowd:
         with _Meter(f"arrivals that look at {WATCHED}", talk) as meter:
             talk.join(crowd, looking)
-            crowd.settle(1.5)  # what is written down afterwards belongs to it
+            crowd.settle(1.5)  # later writes are part of the cost
             meter.done = len(users)
         yield meter.measured
 
@@ -149,7 +153,7 @@ def lookup(serve: Serve, effort: Effort) -> Iterator[Measured]:
 
 
 class _Meter:
-    """What the server and the load used inside the block."""
+    """CPU time of the server and of the load inside the block."""
 
     def __init__(self, figure: str, talk: Talk) -> None:
         self._figure, self._talk = figure, talk
@@ -185,14 +189,14 @@ AIMS: dict[tuple[str, str], float] = {
     ("one change to 10000 viewers", "channels-uvicorn"): 20.0,
     ("bulk reads of 200, get", "starlette"): 5.0,
 }
-"""For the ratio of herenow to this peer, by the peer's figure."""
+"""Targets for the ratio of herenow to this peer, by the peer's figure."""
 
 FLOORS = {"arrivals that look at 50": 1_800.0, "bulk reads of 200, by a service": 1_000.0}
-"""For herenow's own."""
+"""Targets for herenow's own figures."""
 
 
 def beside(scenario: str, peers: Sequence[Peer], effort: Effort) -> Result:
-    """The scenario's work by herenow and by each of the peers in turn, as often as there are repeats."""
+    """Runs the scenario with herenow and each peer alternately, as often as there are repeats."""
     result = Result(f"{scenario}-peers", against="the peer")
     sides: dict[str, Serve] = {US: ourselves}
     for peer in peers:
@@ -234,7 +238,7 @@ def _figures(measured: dict[str, list[Measured]]) -> Iterator[Figure]:
         if side == US:
             continue
         for name, values in _by_figure(all_of_it).items():
-            same = ours.get(name) or next(iter(ours.values()))  # the first way of ours is the one to compare with
+            same = ours.get(name) or next(iter(ours.values()))  # herenow's first way is the one to compare with
             yield Figure(f"{name}: {side}", UNIT, same, values, at_least=AIMS.get((name, side)))
 
 

@@ -1,7 +1,7 @@
 /**
- * Builds the package: dist/*.js (small ES modules, one file per entry), dist/types (for TypeScript), build/ (the modules
- * one by one, for the tests), the demo's page and the operators'. Checks the types and the size on the way. What the server hands out is
- * copied into the Python package; `--check` only compares it.
+ * Builds the package: dist/*.js (minified ES modules, one per entry point), dist/types (for TypeScript), build/ (single
+ * modules for the tests), the demo and the dashboard. Checks types and size. Files that the server serves are copied into
+ * the Python package; `--check` only compares them.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";

@@ -1,9 +1,9 @@
-"""The composition root: settings in, a running node out. Everything that knows everything is here, and nothing else is.
+"""The composition root: builds a running server from settings.
 
 settings ─▶ ledger, engine, relations ─▶ Node ─▶ WebSocketServer ┐
                                └────▶ api (REST, pages) ──┴─▶ one port
 
-A reaper is a node without a door: everything but the last column.
+A reaper is a node that accepts no clients: everything but the last column.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ from herenow.transport.websocket import Sockets, descriptors_allowed, sockets_wi
 from herenow.workers.worker import Worker
 
 SWITCH = 0.0005
-"""Seconds after which a ledger's thread gives the interpreter back to the event loop; Python's own 5 ms would be waited
-for again and again while a thousand frames are sent."""
+"""Seconds after which a ledger thread yields the interpreter to the event loop; Python's 5 ms would delay a fan-out."""
 
 
 def serve(settings: Settings, *, demo: bool = False) -> int:
-    """Run until told to stop; the exit code."""
+    """Run a server until a signal stops it; returns the exit code."""
     _prepare_process(settings)
     with Listener(settings) as listener:
         uvloop.run(_serve(settings, listener, demo=demo))
@@ -53,7 +52,7 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
 
 
 def work(settings: Settings, link: int) -> int:
-    """The same as one of several workers, whose supervisor is at the other end of the link."""
+    """As `serve`, as one of several workers. `link`: file descriptor of the connection to the supervisor."""
     _prepare_process(settings)
     uvloop.run(_work(settings, link))
     return 0
@@ -61,33 +60,33 @@ def work(settings: Settings, link: int) -> int:
 
 def _prepare_process(settings: Settings) -> None:
     configure_logging(settings.log_format, settings.log_level)
-    _calm_the_collector()
+    _tune_garbage_collector()
     sys.setswitchinterval(SWITCH)
 
 
 def reap(settings: Settings, reaping: Reaping) -> int:
-    """Decide who is due, and nothing else, until told to stop; the exit code."""
+    """Run a reaper, which only decides due users, until a signal stops it; returns the exit code."""
     configure_logging(settings.log_format, settings.log_level)
     uvloop.run(_reap(settings, reaping))
     return 0
 
 
 async def _reap(settings: Settings, reaping: Reaping) -> None:
-    stop = _told_to_stop()
+    stop = _stop_signal()
     secret = resolve_secret(settings) if settings.accepts_secret else None
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
         node = Node(make_context(engine_of(settings), ledger, settings, reaping=reaping))
         await node.start(agreed_terms(settings, ledger.id, secret))
-        _say(reaper_announcement(settings, reaping.shards))
+        _print(reaper_announcement(settings, reaping.shards))
         await stop.wait()
         await node.stop()
     finally:
         await ledger.close()
 
 
-def _told_to_stop() -> asyncio.Event:
+def _stop_signal() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -96,17 +95,17 @@ def _told_to_stop() -> asyncio.Event:
 
 
 async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
-    stop = _told_to_stop()
+    stop = _stop_signal()
     async with running(settings, listener, demo=demo) as served:
         for line in announcement(settings, listener.url):
-            _say(line)
+            _print(line)
         if served.guests is not None:
-            _say(served.guests.invitation())
+            _print(served.guests.invitation())
         await _until(stop, served.serving)
 
 
 async def _work(settings: Settings, link: int) -> None:
-    stop = _told_to_stop()
+    stop = _stop_signal()
     worker = await Worker.join(link, stop.set)
     structlog.contextvars.bind_contextvars(worker=worker.place.number)
     try:
@@ -126,8 +125,6 @@ async def _until(stop: asyncio.Event, serving: asyncio.Task[None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What runs."""
-
     serving: asyncio.Task[None]
     guests: Demo | None
 
@@ -136,7 +133,7 @@ class Served:
 async def running(
     settings: Settings, listener: Listener, *, demo: bool = False, worker: Worker | None = None
 ) -> AsyncIterator[Served]:
-    """A node that serves on this listener; leaving drains it."""
+    """A context in which a node serves on this listener; its end drains and stops the node."""
     secret = resolve_secret(settings) if settings.accepts_secret else None
     if demo and secret is None:
         raise ConfigurationError("--demo signs tokens of its own: configure a secret beside the JWKS to use it.")
@@ -149,7 +146,7 @@ async def running(
                 make_context(engine_of(settings), ledger, settings, clock=clock),
                 relations=relations,
                 relations_health=health,
-                on_epoch=_ignore if worker is None else worker.use,
+                on_epoch=(lambda epoch: None) if worker is None else worker.use,
             )
             auth = Auth(
                 secret,
@@ -171,7 +168,7 @@ async def running(
                 worker_reports=None if worker is None else worker.told,
             )
             if worker is not None:
-                _take_part(worker, node, auth)
+                _connect_supervisor(worker, node, auth)
             await auth.start()
             await node.start(agreed_terms(settings, ledger.id, secret))
             websockets.start()
@@ -185,11 +182,11 @@ async def running(
                 if worker is not None and worker.leaving:
                     listener.stop_accepting()
                 await node.drain()
-                listener.stop()  # from here on nothing comes in, so what we hold can be handed over whole
+                listener.stop()  # nothing new arrives now: all sessions can be handed over
                 with suppress(asyncio.CancelledError):
                     await serving
                 sockets.abort_all()
-                websockets.close_queue.finish()  # when they went is known, and is not when we stop
+                websockets.close_queue.finish()  # with their true close times
                 await node.stop()
                 await websockets.stop()
                 await auth.stop()
@@ -197,20 +194,15 @@ async def running(
         await ledger.close()
 
 
-def _ignore(epoch: str) -> None:
-    """No supervisor wants to know it."""
-
-
-def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
-    """The supervisor knows under which epochs we write, and we retire those of others that it saw die."""
+def _connect_supervisor(worker: Worker, node: Node, auth: Auth) -> None:
+    """Report our epochs and figures to the supervisor; retire epochs of workers that it reports dead."""
     worker.use(node.context.authority.epoch)
     worker.on_dead = node.cluster.bury
     worker.report = lambda: encode_report(node, auth)
 
 
-def _calm_the_collector() -> None:
-    """Ten thousand sockets are millions of objects that live long: walking them again and again finds nothing. What was
-    made so far stays for good, and young objects are looked at less often."""
+def _tune_garbage_collector() -> None:
+    """Collect less often, and never the objects made so far: ten thousand sockets are millions of long-lived objects."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -226,5 +218,5 @@ def expected(settings: Settings) -> Expected:
     return Expected(settings.jwt_issuer, settings.jwt_audience)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - this is what the operator waits for

@@ -3,10 +3,10 @@
 | package | contents |
 |---|---|
 | `contracts` | test suites that every engine and every ledger must pass |
-| `faults` | an engine that fails on purpose, by a plan; stopping and killing simulated processes |
-| `world` | a cluster with its clients in one process, clocks that tests move, a ledger in memory |
+| `faults` | an engine that fails by a plan; freezing and killing simulated processes |
+| `world` | a cluster with its clients in one process, clocks that tests advance, a ledger in memory |
 | `checker` | compares what clients were shown with what other clients did |
-| `twins` | shows that a hidden user cannot be told from one who signed out |
+| `twins` | tests that viewers cannot distinguish a hidden user from one that signed out |
 
-A distribution of its own (`pip install ./src/herenow_testing` in a checkout); the server never imports it.
+It is a separate distribution (`pip install ./src/herenow_testing` in a checkout); the server never imports it.
 """

@@ -1,4 +1,4 @@
-"""One node serves the tests of a module: each uses users of its own. A test that needs another node makes one."""
+"""One node serves all tests of a module; each test uses its own users. A test that needs another node creates one."""
 
 import pytest_asyncio
 from tests.api.world import serving

@@ -1,4 +1,4 @@
-"""Every endpoint × everything that can be wrong with a request: who asks, how, and with what body."""
+"""Every endpoint with every kind of wrong request: token, method, body."""
 
 import base64
 import json
@@ -54,17 +54,17 @@ with_json = operations(lambda operation: operation.body is not None and operatio
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def elsewhere(world):
-    """The same node for a peer that is not on this machine."""
+    """The same node for a peer on another machine."""
     transport = httpx.ASGITransport(app=world.app, client=STRANGER)
     async with httpx.AsyncClient(transport=transport, base_url="http://herenow.test") as client:
         yield World(world.node, world.app, world.settings, world.hands, client)
 
 
-# --- Who asks --------------------------------------------------------------------------------------------------------
+# --- Tokens
 
 
 @operations(lambda operation: operation.access is not Access.ANYONE)
-async def test_nobody_gets_in_without_a_token(elsewhere, operation):
+async def test_a_request_without_a_token_is_refused(elsewhere, operation):
     answer = await send(elsewhere, operation, by=None)
     problem(answer, 401, "token_missing")
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -77,18 +77,18 @@ async def test_probes_need_no_token(elsewhere, operation):
 
 
 @operations(lambda operation: operation.access in (Access.SERVICE, Access.OPERATOR))
-async def test_a_user_token_opens_no_service_endpoint(world, elsewhere, operation):
+async def test_a_user_token_is_refused_at_a_service_endpoint(world, elsewhere, operation):
     for each in (world, elsewhere):
         problem(await send(each, operation, by="ana"), 403, "forbidden")
 
 
 @operations(lambda operation: operation.access in (Access.SERVICE, Access.OPERATOR))
-async def test_a_service_token_does(elsewhere, operation):
+async def test_a_service_token_is_accepted_at_a_service_endpoint(elsewhere, operation):
     assert (await send(elsewhere, operation, by=SERVICE)).status_code in (200, 204, 404)
 
 
 @operations(lambda operation: operation.access in (Access.USER, Access.SERVICE))
-async def test_a_node_that_starts_refuses_with_retry(starting, operation):
+async def test_a_starting_node_refuses_requests_with_retry_after(starting, operation):
     answer = await send(starting, operation, by=SERVICE)
     problem(answer, 503, "not_ready")
     assert int(answer.headers["retry-after"]) > 0
@@ -135,27 +135,27 @@ async def test_a_bad_token_is_refused_with_its_own_code(world, token, code, plac
         assert token not in detail
 
 
-async def test_a_token_may_stand_in_the_query(world):
+async def test_a_token_in_the_query_is_accepted(world):
     answer = await world.get(f"/api/v1/presence/me?token={world.token('ana')}")
     assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", "token", "Bearer  "])
-async def test_another_scheme_is_no_token(world, header):
+async def test_another_authorization_scheme_is_not_read_as_a_token(world, header):
     problem(await world.get("/api/v1/presence/me", headers={"authorization": header}), 401, "token_missing")
 
 
-async def test_the_subject_of_a_service_may_be_any_id(world):
+async def test_a_service_token_may_have_any_id_as_its_subject(world):
     token = world.token("crön/job", scope="service")
     answer = await world.get("/api/v1/presence?user_ids=ana", headers={"authorization": f"bearer {token}"})
     assert answer.status_code == 200
 
 
-# --- How -------------------------------------------------------------------------------------------------------------
+# --- Methods and paths
 
 
 @operations()
-async def test_other_methods_are_refused_and_the_right_ones_named(world, operation):
+async def test_an_unknown_method_is_refused_and_the_allow_header_lists_the_known_ones(world, operation):
     there = {other.method for other in CONTRACT if other.path == operation.path}
     there |= {"HEAD"} if "GET" in there else set()
     for method in {"GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"} - there:
@@ -165,7 +165,7 @@ async def test_other_methods_are_refused_and_the_right_ones_named(world, operati
 
 
 @operations(lambda operation: operation.method == "GET")
-async def test_head_answers_as_get_does(world, operation):
+async def test_head_has_the_status_and_content_type_of_get(world, operation):
     got = await send(world, operation, by=SERVICE)
     head = await world.client.head(
         path_of(operation), headers={"authorization": f"Bearer {world.token(SERVICE, scope='service')}"}
@@ -175,22 +175,22 @@ async def test_head_answers_as_get_does(world, operation):
 
 
 @pytest.mark.parametrize("path", ["/nope", "/api", "/api/v1", "/api/v2/presence", "/api/v1/presence/a/b", "//", "/"])
-async def test_there_is_nothing_elsewhere(world, path):
+async def test_an_unknown_path_returns_404(world, path):
     problem(await world.get(path, by="ana"), 404, "not_found")
     problem(await world.delete(path), 404, "not_found")
 
 
-# --- With what -------------------------------------------------------------------------------------------------------
+# --- Bodies
 
 
 @with_json
-async def test_what_is_not_json_is_refused(world, operation):
+async def test_a_body_that_is_not_json_is_refused(world, operation):
     for bad in (b"{", b"nope", b'{"a":', b"\xff\xfe", b'{"a":"\xff"}', b"[" * 100_000, b'{"x": NaN}', b"{}{}"):
         problem(await send(world, operation, by=SERVICE, content=bad), 400, "bad_json")
 
 
 @with_json
-async def test_another_shape_is_refused(world, operation):
+async def test_a_body_of_the_wrong_shape_is_refused(world, operation):
     for bad in (b'"text"', b"7", b"null", b"true", b'{"no_such_field": 1}'):
         problem(await send(world, operation, by=SERVICE, content=bad), 400, "bad_shape")
 
@@ -214,7 +214,7 @@ async def test_a_body_that_is_too_large_is_refused(world, operation):
 
 
 @with_body
-async def test_a_body_that_does_not_say_its_length_is_cut_off(world, operation):
+async def test_a_body_without_a_declared_length_is_refused_once_it_exceeds_the_limit(world, operation):
     sent = 0
 
     async def endless():
@@ -228,14 +228,14 @@ async def test_a_body_that_does_not_say_its_length_is_cut_off(world, operation):
 
 
 @with_body
-async def test_a_body_of_another_type_is_refused(world, operation):
+async def test_a_body_of_another_content_type_is_refused(world, operation):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x"):
         answer = await send(world, operation, by=SERVICE, content=b"{}", headers={"content-type": kind})
         problem(answer, 415, "unsupported_media_type")
 
 
 @with_body
-async def test_parameters_of_the_type_and_its_absence_do_not_matter(world, operation):
+async def test_a_missing_content_type_and_its_parameters_are_accepted(world, operation):
     content = json.dumps(BODIES[operation.path]).encode()
     for headers in ({}, {"content-type": 'Application/JSON; charset="utf-8"'}):
         answer = await send(world, operation, by=SERVICE, content=content, headers=headers)
@@ -243,7 +243,7 @@ async def test_parameters_of_the_type_and_its_absence_do_not_matter(world, opera
 
 
 @operations(lambda operation: bool(operation.path_names))
-async def test_what_is_no_id_is_refused_in_every_path(world, operation):
+async def test_an_invalid_id_is_refused_in_every_path(world, operation):
     for name in operation.path_names:
         ids = dict.fromkeys(operation.path_names, "fine") | {"b": "other", name: "a%20b"}
         answer = await world.call(operation.method, operation.path.format(**ids), by=SERVICE)

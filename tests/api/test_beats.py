@@ -1,4 +1,4 @@
-"""Beats without a WebSocket: of one's own device, and batches of a gateway."""
+"""Heartbeats by REST: of the caller's own device, and batches of a gateway."""
 
 import asyncio
 
@@ -28,10 +28,10 @@ async def batch(world, *beats):
     return answer.json()
 
 
-# --- One's own -------------------------------------------------------------------------------------------------------
+# --- The caller's own device
 
 
-async def test_a_beat_makes_a_device_that_is_here(world):
+async def test_a_heartbeat_makes_its_device_online(world):
     body = {"device_id": "tv", "platform": "other", "activity_type": "active"}
     answer = await world.post("/api/v1/presence/heartbeat", body, by="viewer")
     assert (answer.status_code, answer.json()) == (200, {"device_id": "tv", "beat_every": 30})
@@ -40,14 +40,14 @@ async def test_a_beat_makes_a_device_that_is_here(world):
 
 
 @pytest.mark.parametrize("what", [{}, {"json": {}}, {"json": {"device_id": None, "platform": None}}])
-async def test_who_names_no_device_has_always_the_same(world, what):
+async def test_a_heartbeat_without_a_device_id_uses_the_device_rest(world, what):
     for _ in range(3):
         answer = await world.call("POST", "/api/v1/presence/heartbeat", by="plain", **what)
         assert answer.json()["device_id"] == "rest"
     assert list(await devices_of(world, "plain")) == ["rest"]
 
 
-async def test_an_integer_names_a_device(world):
+async def test_an_integer_is_accepted_as_a_device_id(world):
     answer = await world.post("/api/v1/presence/heartbeat", {"device_id": 7}, by="ana")
     assert answer.json()["device_id"] == "7"
 
@@ -66,7 +66,7 @@ async def test_a_device_with_a_websocket_keeps_that_session(world):
     assert (await devices_of(world, "both"))["phone"]["platform"] == "mobile"
 
 
-async def test_a_device_of_another_user_is_ones_own_device_of_that_name(world):
+async def test_two_users_may_use_the_same_device_id_independently(world):
     await world.connect("owner", "shared")
     await world.post("/api/v1/presence/heartbeat", {"device_id": "shared", "activity_type": "idle"}, by="other")
     assert await status_of(world, "owner") == "online"
@@ -88,12 +88,12 @@ async def test_a_device_of_another_user_is_ones_own_device_of_that_name(world):
         ({"user_id": "bob"}, "bad_shape"),
     ],
 )
-async def test_a_beat_that_is_not_allowed_is_refused_and_makes_nothing(world, body, code):
+async def test_an_invalid_heartbeat_is_refused_and_creates_no_device(world, body, code):
     problem(await world.post("/api/v1/presence/heartbeat", body, by="wrong"), 400, code)
     assert await devices_of(world, "wrong") == {}
 
 
-async def test_one_device_too_many_is_refused_and_the_others_live_on():
+async def test_a_heartbeat_over_the_session_limit_is_refused_and_the_other_devices_stay():
     async with serving(timings=Timings(max_sessions=3)) as world:
         for device in range(3):
             await world.post("/api/v1/presence/heartbeat", {"device_id": device}, by="ana")
@@ -105,10 +105,10 @@ async def test_one_device_too_many_is_refused_and_the_others_live_on():
         assert (await batch(world, beat))["errors"] == [{"index": 0, "code": "too_many_sessions"}]
 
 
-# --- A gateway's -----------------------------------------------------------------------------------------------------
+# --- Batches of a gateway
 
 
-async def test_each_beat_of_a_batch_stands_for_itself(world):
+async def test_each_heartbeat_of_a_batch_is_accepted_or_refused_on_its_own(world):
     await world.connect("held", "d")
     answer = await batch(
         world,
@@ -145,11 +145,11 @@ async def test_each_beat_of_a_batch_stands_for_itself(world):
     assert [await status_of(world, user) for user in ("b1", "2", "absent")] == ["online", "away", "offline"]
 
 
-async def test_an_empty_batch_is_fine(world):
+async def test_an_empty_batch_is_accepted(world):
     assert await batch(world) == {"accepted": 0, "dropped": 0, "errors": []}
 
 
-async def test_a_beat_too_soon_is_dropped_but_what_it_says_counts(world):
+async def test_a_heartbeat_too_soon_is_dropped_but_its_activity_is_applied(world):
     beat = {"user_id": "hasty", "device_id": "d"}
     assert (await batch(world, beat))["accepted"] == 1
     again = await batch(world, {**beat, "activity_type": "idle"})
@@ -157,7 +157,7 @@ async def test_a_beat_too_soon_is_dropped_but_what_it_says_counts(world):
     assert await status_of(world, "hasty") == "away"
 
 
-async def test_beats_of_one_user_keep_their_order():
+async def test_heartbeats_of_one_user_in_a_batch_are_applied_in_order():
     async with serving(timings=Timings(grace=0)) as world:
         beat = {"user_id": "u", "device_id": "back"}
         left = {"user_id": "u", "device_id": "left"}
@@ -165,7 +165,7 @@ async def test_beats_of_one_user_keep_their_order():
         assert list(await devices_of(world, "u")) == ["back"]
 
 
-async def test_activity_without_a_device_wakes_live_sessions_and_makes_none(world):
+async def test_activity_without_a_device_wakes_live_sessions_and_creates_none(world):
     await world.post("/api/v1/presence/heartbeat", {"activity_type": "idle"}, by="dozing")
     world.hands.advance(0.001)
     assert (await batch(world, {"user_id": "dozing"}, {"user_id": "ghost", "activity_type": "active"})) == {
@@ -177,7 +177,7 @@ async def test_activity_without_a_device_wakes_live_sessions_and_makes_none(worl
     assert await devices_of(world, "ghost") == {}
 
 
-async def test_gone_loses_the_session_into_grace():
+async def test_a_heartbeat_with_gone_ends_the_session_after_grace():
     async with serving(timings=Timings(grace=5_000)) as world:
         await batch(world, {"user_id": "u", "device_id": "d"}, {"user_id": "held", "device_id": "x"})
         world.hands.advance(1)
@@ -189,21 +189,21 @@ async def test_gone_loses_the_session_into_grace():
         assert status["last_seen"] == NOW + 1_000
 
 
-async def test_gone_does_not_touch_a_device_with_a_websocket(world):
+async def test_a_heartbeat_with_gone_does_not_affect_a_device_with_a_websocket(world):
     _, closed = await world.connect("wired", "d")
     await batch(world, {"user_id": "wired", "device_id": "d", "gone": True})
     assert closed == []
     assert await status_of(world, "wired") == "online"
 
 
-async def test_a_batch_has_its_limit(world):
+async def test_a_batch_over_the_row_limit_is_refused(world):
     answer = await world.post("/api/v1/heartbeats", [0] * 10_001, by=SERVICE)
     assert "10000" in problem(answer, 400, "too_many_rows")
     full = await world.post("/api/v1/heartbeats", [0] * 10_000, by=SERVICE)
     assert len(full.json()["errors"]) == 10_000
 
 
-async def test_a_large_batch_lets_others_have_their_turn(world):
+async def test_a_large_batch_does_not_block_other_requests(world):
     beats = [{"user_id": f"many-{number}", "device_id": "d"} for number in range(1_000)]
     await batch(world, *beats)
     order = []
@@ -220,7 +220,7 @@ async def test_a_large_batch_lets_others_have_their_turn(world):
 
 
 class Counting(MemoryEngine):
-    """Counts its calls, and is away when told so."""
+    """An engine that counts its calls and raises Unavailable while `away` is set."""
 
     away = False
     commits = loads = 0
@@ -236,7 +236,7 @@ class Counting(MemoryEngine):
         return await super().commit(batch)
 
 
-async def test_a_batch_is_read_at_once_and_written_by_the_hundred():
+async def test_a_batch_of_500_heartbeats_needs_few_reads_and_commits():
     engine = Counting(MemoryStore(4, clock=lambda: NOW))
     async with serving(engine=engine) as world:
         engine.loads = engine.commits = 0
@@ -246,7 +246,7 @@ async def test_a_batch_is_read_at_once_and_written_by_the_hundred():
         assert engine.commits <= 50
 
 
-async def test_a_store_that_is_away_is_said_of_every_beat_and_asked_only_once_each(monkeypatch):
+async def test_while_the_store_is_away_every_heartbeat_reports_it_and_is_tried_only_once(monkeypatch):
     monkeypatch.setattr("herenow.node.records.decider.WAIT", 0.01)
     engine = Counting(MemoryStore(4, clock=lambda: NOW))
     async with serving(engine=engine) as world:
@@ -260,7 +260,7 @@ async def test_a_store_that_is_away_is_said_of_every_beat_and_asked_only_once_ea
         engine.away = False
 
 
-async def test_a_beat_whose_outcome_is_unknown_says_so(world, monkeypatch):
+async def test_a_heartbeat_whose_outcome_is_unknown_reports_it(world, monkeypatch):
     async def doubtful(*_args, **_named):
         raise UnknownOutcome("The store did not answer in time.")
 

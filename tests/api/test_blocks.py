@@ -1,4 +1,4 @@
-"""The caller's block list, and what the other one gets to see."""
+"""The caller's block list, and what the blocked user sees."""
 
 import pytest
 from tests.api.world import SERVICE, problem
@@ -10,7 +10,7 @@ async def blocked(world, user):
     return (await world.get("/api/v1/blocks", by=user)).json()["blocked"]
 
 
-async def test_a_block_list_is_kept(world):
+async def test_a_block_list_is_stored(world):
     assert await blocked(world, "lister") == []
     for other in ("zed", "ann", "ann", "nobody-knows", "a%2Fb"):
         assert (await world.put(f"/api/v1/blocks/{other}", by="lister")).status_code == 204
@@ -23,7 +23,7 @@ async def test_a_block_list_is_kept(world):
     assert await blocked(world, "zed") == []
 
 
-async def test_a_service_reads_anybodys_list_and_a_user_only_their_own(world):
+async def test_a_service_reads_any_block_list_and_a_user_only_their_own(world):
     await world.put("/api/v1/blocks/eve", by="open-book")
     answer = await world.get("/api/v1/blocks?viewer=open-book", by=SERVICE)
     assert answer.json() == {"blocked": ["eve"]}
@@ -31,7 +31,7 @@ async def test_a_service_reads_anybodys_list_and_a_user_only_their_own(world):
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-async def test_nobody_blocks_themselves(world, method):
+async def test_a_user_cannot_block_themselves(world, method):
     detail = problem(await world.call(method, "/api/v1/blocks/me-myself", by="me-myself"), 400, "blocking_oneself")
     assert "themselves" in detail
     assert await blocked(world, "me-myself") == []
@@ -48,7 +48,7 @@ async def test_known_and_unknown_ids_are_blocked_alike(world):
     assert answers[0].content == answers[1].content
 
 
-async def test_a_block_is_felt_before_it_is_answered(world):
+async def test_a_block_takes_effect_before_the_request_is_answered(world):
     await world.befriend(("bea", "cat"))
     await world.connect("bea")
     assert (await world.get("/api/v1/presence/bea", by="cat")).json()["status"] == "online"

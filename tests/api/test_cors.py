@@ -1,4 +1,4 @@
-"""Which pages may use the server, and what their browsers are told."""
+"""Which origins may use the server, and which CORS headers they get."""
 
 import pytest
 import pytest_asyncio
@@ -37,14 +37,14 @@ async def open_to_app():
         ("OPTIONS", "/api/v1/presence/mode"),
     ],
 )
-async def test_a_foreign_page_is_refused_before_anything_is_looked_at(open_to_app, origin, method, path):
+async def test_a_request_from_a_foreign_origin_is_refused_before_any_other_check(open_to_app, origin, method, path):
     headers = {"origin": origin, "access-control-request-method": "PUT"}
     answer = await open_to_app.client.request(method, path, headers=headers)
     problem(answer, 403, "forbidden_origin")
     assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-async def test_what_a_foreign_page_asks_for_is_not_done(open_to_app):
+async def test_a_write_from_a_foreign_origin_is_not_executed(open_to_app):
     headers = {"origin": "https://evil.example"}
     before = open_to_app.node.context.metrics.refusals["forbidden_origin"]
     problem(
@@ -57,7 +57,7 @@ async def test_what_a_foreign_page_asks_for_is_not_done(open_to_app):
 
 
 @pytest.mark.parametrize("origin", [APP, APP.upper(), OWN, "http://HERENOW.test", "http://herenow.test:80"])
-async def test_a_page_that_may_ask_may_read_the_answer(open_to_app, origin):
+async def test_a_response_to_an_allowed_origin_has_cors_headers(open_to_app, origin):
     for path, by, status in (
         ("/api/v1/presence/me", "ana", 200),
         ("/api/v1/presence/me", None, 401),
@@ -90,18 +90,18 @@ async def test_a_preflight_needs_no_token(open_to_app, origin, method):
     assert int(answer.headers["access-control-max-age"]) > 0
 
 
-async def test_options_that_is_no_preflight_is_a_method_like_any_other(open_to_app):
+async def test_an_options_request_that_is_no_preflight_is_refused_as_an_unknown_method(open_to_app):
     problem(await open_to_app.call("OPTIONS", "/api/v1/presence/me"), 405, "method_not_allowed")
     answer = await open_to_app.call("OPTIONS", "/api/v1/presence/me", headers={"origin": APP})
     problem(answer, 405, "method_not_allowed")
 
 
-async def test_who_is_no_page_is_told_nothing_of_cors(open_to_app):
+async def test_a_request_without_an_origin_gets_no_cors_headers(open_to_app):
     answer = await open_to_app.get("/api/v1/presence/me", by="ana")
     assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-async def test_without_origins_only_the_servers_own_pages_may():
+async def test_without_configured_origins_only_the_servers_own_pages_are_allowed():
     async with serving() as world:
         problem(await world.get("/healthz", headers={"origin": APP}), 403, "forbidden_origin")
         assert (await world.get("/healthz", headers={"origin": OWN})).status_code == 200

@@ -1,4 +1,4 @@
-"""The operators' page: anybody may have it, it holds nothing, and it reaches nobody but this server."""
+"""The dashboard page: public, without data of its own, and connecting only to this server."""
 
 import re
 from importlib.resources import files
@@ -19,7 +19,7 @@ async def get(world, path, peer=STRANGER, **headers):
 
 
 @pytest.mark.parametrize("path", FILES)
-async def test_its_files_are_for_anybody_and_may_reach_this_server_alone(world, path):
+async def test_dashboard_files_need_no_token_and_may_only_connect_to_this_server(world, path):
     answer = await get(world, path)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(FILES[path][1])
@@ -29,11 +29,11 @@ async def test_its_files_are_for_anybody_and_may_reach_this_server_alone(world, 
     assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-cache", "nosniff")
 
 
-async def test_a_slash_at_the_end_changes_nothing(world):
+async def test_the_dashboard_path_may_end_with_a_slash(world):
     assert (await get(world, "/dashboard/")).text == (await get(world, "/dashboard")).text
 
 
-async def test_everything_the_page_names_is_there_and_nothing_is_elsewhere(world):
+async def test_the_dashboard_page_loads_only_files_of_this_server_and_all_exist(world):
     page = (await get(world, "/dashboard")).text
     named = re.findall(r'(?:src|href)="(?!data:)([^"]+)"', page)
     assert set(named) | {"/dashboard", "/dashboard/uplot.js"} == set(FILES)
@@ -45,7 +45,7 @@ async def test_everything_the_page_names_is_there_and_nothing_is_elsewhere(world
         assert links <= {"http://www.w3.org/2000/svg", "https://github.com/leeoniya/uPlot,"}
 
 
-async def test_a_stranger_sees_the_page_and_no_figure(world):
+async def test_statistics_need_a_service_token(world):
     problem(await get(world, "/api/v1/stats?since=0"), 401, "token_missing")
     user = f"Bearer {world.token('ana')}"
     problem(await get(world, "/api/v1/stats?since=0", authorization=user), 403, "forbidden")
@@ -53,7 +53,7 @@ async def test_a_stranger_sees_the_page_and_no_figure(world):
     assert (await get(world, "/api/v1/stats?since=0", authorization=service)).status_code == 200
 
 
-async def test_the_licence_of_what_draws_the_charts_is_shipped_with_it():
+async def test_the_licence_of_the_chart_library_is_shipped_with_it():
     folder = files("herenow.api").joinpath("static", "dashboard")
     assert "MIT License" in folder.joinpath("uplot.LICENSE").read_text()
     assert folder.joinpath("uplot.js").read_text().startswith("/* uPlot ")

@@ -1,4 +1,4 @@
-"""The document says what there is, and all of it; the page needs nobody else."""
+"""The OpenAPI document is complete and correct; the page loads nothing from other servers."""
 
 import json
 import re
@@ -19,12 +19,12 @@ def described():
     return json.loads(Description(CONTRACT, max_bulk=1000).document)
 
 
-async def test_every_route_is_in_the_document_and_the_other_way_round():
+async def test_routes_and_the_openapi_document_agree():
     async with serving(start=False) as world:
         routes = {
             (route.path, method)
             for route in world.app.routes
-            if isinstance(route.endpoint, Resource)  # the others are files for pages
+            if isinstance(route.endpoint, Resource)  # the others serve static files
             for method in route.endpoint.operations
             if method != "HEAD"
         }
@@ -32,30 +32,30 @@ async def test_every_route_is_in_the_document_and_the_other_way_round():
         assert routes == {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
 
 
-def test_every_code_is_of_the_public_table_and_of_rest():
+def test_every_code_of_an_operation_is_a_rest_code_of_the_public_table():
     for operation in CONTRACT:
         for code in codes_of(operation):
             assert Where.REST in CODES[code].where, code
 
 
-def test_every_code_of_rest_is_used_or_not_yet():
+def test_every_rest_code_is_used_by_an_operation():
     later = {"not_a_member"}
     used = {code for operation in CONTRACT for code in codes_of(operation)}
     used |= {"not_found", "method_not_allowed"}
     assert {code.name for code in CODES.values() if Where.REST in code.where} - later == used
 
 
-def test_operations_have_names_of_their_own(described):
+def test_operation_ids_are_unique(described):
     names = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names)
 
 
-def test_every_reference_leads_somewhere(described):
+def test_every_reference_in_the_openapi_document_resolves(described):
     for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(described)):
         assert name in described["components"]["schemas"]
 
 
-def test_the_limit_in_force_is_in_the_document():
+def test_the_openapi_document_shows_the_configured_limit():
     assert "7 ids" in document(CONTRACT, max_bulk=7)["info"]["description"]
 
 
@@ -74,7 +74,7 @@ class Page(HTMLParser):
                 self.ids.add(value)
 
 
-async def test_the_page_asks_nobody_for_anything():
+async def test_the_api_page_loads_nothing_and_links_only_to_existing_anchors():
     async with serving(start=False) as world:
         answer = await world.get("/docs")
     page = Page(answer.text)
@@ -87,7 +87,7 @@ async def test_the_page_asks_nobody_for_anything():
         assert link == "/openapi.json" or link.removeprefix("#") in page.ids
 
 
-async def test_the_page_explains_every_code_and_shows_every_endpoint():
+async def test_the_api_page_explains_every_code_and_shows_every_endpoint():
     async with serving(start=False) as world:
         text = (await world.get("/docs")).text
     page = Page(text)

@@ -9,7 +9,7 @@ from herenow.wire.codes import Close
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_devices_are_listed_by_id_each_once(world):
+async def test_devices_are_listed_once_each_sorted_by_id(world):
     await world.connect("ana", "phone")
     await world.connect("ana", "phone")
     await world.connect("ana", "laptop", Platform.DESKTOP)
@@ -22,11 +22,11 @@ async def test_devices_are_listed_by_id_each_once(world):
     }
 
 
-async def test_who_was_never_here_has_none(world):
+async def test_a_user_who_never_connected_has_no_devices(world):
     assert (await world.get("/api/v1/presence/devices", by="nobody")).json() == {"devices": []}
 
 
-async def test_signing_a_device_out_ends_all_its_tabs_and_nothing_else(world):
+async def test_signing_out_a_device_closes_all_its_tabs_and_no_other_device(world):
     _, tab = await world.connect("bob", "phone")
     _, other_tab = await world.connect("bob", "phone")
     _, laptop = await world.connect("bob", "laptop")
@@ -37,19 +37,19 @@ async def test_signing_a_device_out_ends_all_its_tabs_and_nothing_else(world):
     assert [device["device_id"] for device in left] == ["laptop"]
 
 
-async def test_the_last_device_signed_out_is_offline_at_once(world):
+async def test_signing_out_the_last_device_makes_the_user_offline_at_once(world):
     await world.connect("leaver", "a/b")
     assert (await world.delete("/api/v1/presence/devices/a%2Fb", by="leaver")).status_code == 204
     status = (await world.get("/api/v1/presence/leaver", by=SERVICE)).json()
     assert (status["status"], status["last_seen"], status["platforms"]) == ("offline", NOW, [])
 
 
-async def test_a_device_that_is_not_there_is_unknown(world):
+async def test_signing_out_an_unknown_device_returns_404(world):
     detail = problem(await world.delete("/api/v1/presence/devices/fax", by="ana"), 404, "device_unknown")
     assert "'fax'" in detail
 
 
-async def test_a_device_of_another_user_is_unknown_and_stays(world):
+async def test_signing_out_a_device_of_another_user_returns_404_and_the_device_stays(world):
     _, closed = await world.connect("owner", "shared")
     problem(await world.delete("/api/v1/presence/devices/shared", by="thief"), 404, "device_unknown")
     assert closed == []

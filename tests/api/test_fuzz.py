@@ -1,6 +1,6 @@
-"""Whatever is sent, the answer is one the document names: no 500, no undocumented status, no other shape.
+"""Every response is documented: no 500, no undocumented status, no other shape.
 
-Requests are made from the OpenAPI document itself, half of them as it says and half of them not, by a fixed seed.
+Requests are generated from the OpenAPI document, half of them valid and half invalid, with a fixed seed.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ def as_lines(_context, value):
 
 
 ENDLESS = "/api/v1/presence/stream"
-"""An answer that whoever reads it to its end waits for; `tests/transport/test_stream.py` asks it everything."""
+"""A response without an end; `tests/transport/test_stream.py` tests it."""
 
 OPERATIONS = {f"{o.method} {o.path}": DOCUMENT[o.path][o.method] for o in CONTRACT if o.path != ENDLESS}
 WITH_BODY = {name: operation for name, operation in OPERATIONS.items() if operation.body}
@@ -52,7 +52,7 @@ WITH_BODY = {name: operation for name, operation in OPERATIONS.items() if operat
 
 @contextmanager
 def in_a_thread():
-    """A server with a node on a loop of its own; answers where it listens and a service's token."""
+    """A server with a node on its own loop; yields its address and a service token."""
     found = {}
     ready, done = threading.Event(), threading.Event()
 
@@ -85,12 +85,12 @@ def call():
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_what_fits_gets_an_answer_that_is_documented(call, operation):
+def test_valid_requests_get_documented_responses(call, operation):
     every(operation.as_strategy(generation_mode=GenerationMode.POSITIVE), call)
 
 
 @pytest.mark.parametrize("operation", WITH_BODY.values(), ids=WITH_BODY)
-def test_what_does_not_fit_does_too(call, operation):
+def test_invalid_requests_get_documented_responses(call, operation):
     every(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE), call)
 
 

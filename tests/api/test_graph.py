@@ -1,4 +1,4 @@
-"""Edges: put, taken away, looked up; one at a time and by the line."""
+"""Edges: put, delete, read; one at a time and by import."""
 
 import json
 
@@ -19,7 +19,7 @@ EDGES = [
 
 @pytest.mark.parametrize(("path", "shape"), EDGES, ids=["follow", "contact", "member"])
 @pytest.mark.parametrize(("a", "b"), [("ana", "bob"), ("1", "01"), ("ä%2Fb", "c%2Cd"[:1])])
-async def test_an_edge_is_put_read_and_taken_away_as_often_as_one_likes(world, path, shape, a, b):
+async def test_an_edge_is_put_read_and_deleted_idempotently(world, path, shape, a, b):
     path = path.format(a, b)
     problem(await world.get(path, by=SERVICE), 404, "not_found")
     for _ in range(2):
@@ -33,14 +33,14 @@ async def test_an_edge_is_put_read_and_taken_away_as_often_as_one_likes(world, p
     problem(await world.get(path, by=SERVICE), 404, "not_found")
 
 
-async def test_a_follow_has_a_direction_and_a_contact_has_none(world):
+async def test_a_follow_is_directed_and_a_contact_is_symmetric(world):
     await world.put("/api/v1/follows/x/y", by=SERVICE)
     problem(await world.get("/api/v1/follows/y/x", by=SERVICE), 404, "not_found")
     await world.put("/api/v1/contacts/x/y", by=SERVICE)
     assert (await world.get("/api/v1/contacts/y/x", by=SERVICE)).json() == {"a": "y", "b": "x", "until": None}
 
 
-async def test_what_is_put_is_seen_at_once_and_what_is_taken_away_is_not(world):
+async def test_a_new_or_removed_edge_changes_what_a_viewer_sees_at_once(world):
     await world.connect("shown")
 
     async def seen():
@@ -57,7 +57,7 @@ async def test_what_is_put_is_seen_at_once_and_what_is_taken_away_is_not(world):
     assert await seen() == "online"
 
 
-async def test_a_contact_may_have_an_end(world):
+async def test_a_contact_may_have_an_end_time(world):
     path = "/api/v1/contacts/ann/ben"
     await world.put(path, {"until": NOW + 5_000}, by=SERVICE)
     assert (await world.get(path, by=SERVICE)).json()["until"] == NOW + 5_000
@@ -74,22 +74,22 @@ async def test_a_contact_may_have_an_end(world):
     ("until", "code"),
     [(1, "instant_in_past"), (NOW + 10**12, "instant_too_far"), ("never", "invalid_instant"), ([], "invalid_instant")],
 )
-async def test_an_end_that_is_not_allowed_is_refused(world, until, code):
+async def test_an_invalid_end_of_a_contact_is_refused(world, until, code):
     problem(await world.put("/api/v1/contacts/p/q", {"until": until}, by=SERVICE), 400, code)
     problem(await world.get("/api/v1/contacts/p/q", by=SERVICE), 404, "not_found")
 
 
 @pytest.mark.parametrize("kind", ["follows", "contacts"])
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "GET"])
-async def test_nobody_is_related_to_themselves(world, kind, method):
+async def test_a_relation_of_a_user_to_themselves_is_refused(world, kind, method):
     problem(await world.call(method, f"/api/v1/{kind}/me/me", by=SERVICE), 400, "invalid_relation")
 
 
-async def test_a_room_may_be_called_like_its_member(world):
+async def test_a_room_may_have_the_same_id_as_its_member(world):
     assert (await world.put("/api/v1/rooms/same/members/same", by=SERVICE)).status_code == 204
 
 
-# --- Lines -----------------------------------------------------------------------------------------------------------
+# --- Imports
 
 
 async def lines(world, *rows, **what):
@@ -98,7 +98,7 @@ async def lines(world, *rows, **what):
     return await world.call("POST", "/api/v1/relations", by=SERVICE, content=content, headers=headers, **what)
 
 
-async def test_rows_are_imported_and_those_that_were_new_counted(world):
+async def test_an_import_counts_rows_and_changes(world):
     rows = (
         {"kind": "follow", "a": "i1", "b": "i2"},
         b"",
@@ -114,7 +114,7 @@ async def test_rows_are_imported_and_those_that_were_new_counted(world):
     assert (await world.get("/api/v1/rooms/lobby/members/i1", by=SERVICE)).status_code == 200
 
 
-async def test_nothing_is_imported_from_nothing(world):
+async def test_an_empty_import_imports_nothing(world):
     assert (await lines(world)).json() == {"rows": 0, "changed": 0}
 
 
@@ -133,19 +133,19 @@ async def test_nothing_is_imported_from_nothing(world):
         ({"kind": "contact", "a": "a", "b": "b", "until": "soon"}, "invalid_instant"),
     ],
 )
-async def test_one_bad_line_stops_all_and_is_named(world, bad, code):
+async def test_one_bad_line_cancels_the_whole_import_and_is_named(world, bad, code):
     answer = await lines(world, {"kind": "follow", "a": "all", "b": "none"}, b"", bad)
     assert problem(answer, 400, code).startswith("Line 3: ")
     problem(await world.get("/api/v1/follows/all/none", by=SERVICE), 404, "not_found")
 
 
-async def test_an_import_has_its_limit(world):
+async def test_an_import_over_the_row_limit_is_refused(world):
     row = b'{"kind":"room","a":"r","b":"u"}'
     assert (await lines(world, *[row] * MOST)).json()["rows"] == MOST
     assert str(MOST) in problem(await lines(world, *[row] * (MOST + 1)), 400, "too_many_rows")
 
 
-async def test_a_ledger_that_is_away_is_said(world, monkeypatch):
+async def test_an_unreachable_ledger_returns_503_with_a_reason(world, monkeypatch):
     async def away(*_args):
         raise Unavailable("the ledger is out of reach")
 

@@ -1,4 +1,6 @@
-"""Hidden is offline, byte for byte: on every exit an invisible user looks like one who signed out at that moment."""
+"""A hidden user looks offline, byte for byte: in every output an invisible user equals one who signed out at that
+moment.
+"""
 
 import asyncio
 
@@ -19,7 +21,7 @@ EXITS = (
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def twins():
-    """Two worlds alike in everything, until in one T goes invisible and in the other T signs out."""
+    """Two equal worlds, until T becomes invisible in one and signs out in the other."""
     async with serving() as hiding, serving() as leaving:
         for world in (hiding, leaving):
             await world.befriend(("viewer", "target"), ("viewer", "other"))
@@ -33,21 +35,21 @@ async def twins():
 
 
 async def exits(world):
-    """What a viewer gets on every way out, and what a service gets that asks for that viewer."""
+    """Every output for a viewer, and for a service that names this viewer."""
     for by, query in (("viewer", ""), (SERVICE, "viewer=viewer")):
         for method, path, body in EXITS:
             answer = await world.call(method, path + query, by=by, json=body)
             yield path, answer.headers.raw, answer.content
 
 
-async def test_an_invisible_user_looks_like_one_who_signed_out_then(twins):
+async def test_an_invisible_user_looks_like_a_user_who_signed_out_at_that_moment(twins):
     hiding, leaving = twins
     shown = [each async for each in exits(hiding)]
     assert shown == [each async for each in exits(leaving)]
     assert all(b'"last_seen":1800000007000' in body for path, _, body in shown if "count" not in path)
 
 
-async def test_and_still_does_whatever_it_does_while_hidden(twins):
+async def test_an_invisible_user_looks_signed_out_whatever_they_do_while_hidden(twins):
     hiding, leaving = twins
     await hiding.connect("target", "phone")
     hiding.hands.advance(3)
@@ -58,16 +60,16 @@ async def test_and_still_does_whatever_it_does_while_hidden(twins):
     assert [each async for each in exits(hiding)] == [each async for each in exits(leaving)]
 
 
-async def test_the_truth_is_for_the_user_and_for_services(twins):
+async def test_the_user_and_services_see_the_true_status_of_an_invisible_user(twins):
     hiding, _ = twins
     assert (await hiding.get("/api/v1/presence/target", by="target")).json()["status"] == "online"
     assert (await hiding.get("/api/v1/presence/target", by=SERVICE)).json()["status"] == "online"
 
 
-async def test_statistics_count_the_hidden_as_what_they_look_like(twins):
+async def test_statistics_count_an_invisible_user_as_offline(twins):
     for world in twins:
         users = await counted(world)
-        for _ in range(1_000):  # the census follows the log, a turn of the loop later
+        for _ in range(1_000):  # user counts follow the log, a loop iteration later
             if sum(users.values()) == 1:
                 break
             await asyncio.sleep(0)

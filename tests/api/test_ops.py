@@ -1,4 +1,4 @@
-"""Probes and numbers: when a node is ready, what is degraded, who may read the counters, and that they are true."""
+"""Probes and statistics: readiness, degraded parts, access to metrics, and their correctness."""
 
 import asyncio
 
@@ -22,10 +22,10 @@ async def numbers(world):
     }
 
 
-# --- Probes ----------------------------------------------------------------------------------------------------------
+# --- Probes
 
 
-async def test_a_living_process_is_healthy_whatever_else():
+async def test_healthz_is_ok_before_the_node_has_started():
     async with serving(start=False) as world:
         assert (await world.get("/healthz")).json() == {"status": "ok"}
 
@@ -40,13 +40,13 @@ async def test_a_node_is_ready_once_started_and_no_longer_when_draining(world):
         assert "draining" in problem(await other.get("/readyz"), 503, "not_ready")
 
 
-async def test_a_draining_node_still_answers(world, monkeypatch):
+async def test_a_draining_node_still_answers_rest_requests(world, monkeypatch):
     monkeypatch.setattr(world.node, "ready", False)
     monkeypatch.setattr(world.node, "draining", True)
     assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
 
 
-async def test_a_ready_node_names_what_is_degraded(world, monkeypatch):
+async def test_readyz_and_stats_list_what_is_degraded(world, monkeypatch):
     node = world.node
     monkeypatch.setattr(node.access._feed, "trouble", "The ledger is away.")
     monkeypatch.setattr(node.records.ledger_writer, "is_late", True)
@@ -62,7 +62,7 @@ async def test_a_ready_node_names_what_is_degraded(world, monkeypatch):
     assert [trouble["what"] for trouble in stats.json()["degraded"]] == named
 
 
-# --- Who may read numbers --------------------------------------------------------------------------------------------
+# --- Access to statistics
 
 
 @pytest.fixture(params=["/metrics", "/api/v1/stats"])
@@ -71,12 +71,12 @@ def path(request):
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
-async def test_a_peer_on_this_machine_may_read_numbers(world, path, peer):
+async def test_a_loopback_peer_may_read_statistics_without_a_token(world, path, peer):
     assert (await get(world, path, peer)).status_code == 200
 
 
 @pytest.mark.parametrize("peer", ["203.0.113.7", "10.0.0.1", "::2", "::ffff:10.0.0.1", "fe80::1%lo", "localhost", ""])
-async def test_a_peer_elsewhere_may_not(world, path, peer):
+async def test_a_remote_peer_needs_a_token_for_statistics(world, path, peer):
     problem(await get(world, path, peer), 401, "token_missing")
 
 
@@ -94,21 +94,21 @@ async def test_a_peer_elsewhere_may_not(world, path, peer):
         "Via",
     ],
 )
-async def test_nor_one_that_only_passes_on_what_comes_from_elsewhere(world, path, header):
+async def test_a_forwarded_request_from_loopback_needs_a_token_for_statistics(world, path, header):
     problem(await get(world, path, "127.0.0.1", {header: "127.0.0.1"}), 401, "token_missing")
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST"])
-async def test_one_here_calls_this_machine_by_its_own_name(world, path, host):
+async def test_a_loopback_host_header_is_accepted_without_a_token(world, path, host):
     assert (await get(world, path, "127.0.0.1", {"host": host})).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["rebound.example:8080", "127.0.0.1.evil.example", "localhost.evil", "[", ""])
-async def test_a_page_whose_name_was_made_to_lead_here_may_not(world, path, host):
+async def test_a_foreign_host_header_on_loopback_needs_a_token(world, path, host):
     problem(await get(world, path, "127.0.0.1", {"host": host}), 401, "token_missing")
 
 
-async def test_a_token_decides_where_there_is_one(world, path):
+async def test_a_token_decides_access_to_statistics_for_any_peer(world, path):
     for peer in ("127.0.0.1", STRANGER[0]):
         for by, status in (("ana", 403), (SERVICE, 200)):
             scope = "service" if by == SERVICE else None
@@ -122,7 +122,7 @@ async def get(world, path, peer, headers=None):
         return await client.get(path, headers=headers)
 
 
-# --- That they are true ----------------------------------------------------------------------------------------------
+# --- Correctness
 
 
 async def test_gauges_equal_a_full_count():
@@ -135,7 +135,7 @@ async def test_gauges_equal_a_full_count():
         await world.post("/api/v1/presence/heartbeat", {}, by="rest")
         expected = {"online": 3.0, "busy": 1.0, "away": 1.0}
         found = await numbers(world)
-        for _ in range(1_000):  # the census follows the log
+        for _ in range(1_000):  # user counts follow the log
             if all(found["herenow_users", status] == count for status, count in expected.items()):
                 break
             await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def test_gauges_equal_a_full_count():
         assert (stats["connections"], stats["sessions"], stats["ready"]) == (5, 5, True)
 
 
-async def test_counters_say_what_the_node_counted(world):
+async def test_metrics_show_the_counters_of_the_node(world):
     counted = world.node.context.metrics
     counted.refusals.clear()
     counted.beats_accepted, counted.beats_dropped, counted.conflicts, counted.doubtful = 11, 12, 13, 14
@@ -177,7 +177,7 @@ async def test_counters_say_what_the_node_counted(world):
     assert found["process_resident_memory_bytes",] > 0
 
 
-async def test_every_number_that_is_counted_is_told(world):
+async def test_every_counter_of_the_node_is_in_metrics(world):
     told = {
         "users": "herenow_users",
         "beats_accepted": "herenow_beats_total",
@@ -206,7 +206,7 @@ async def test_no_label_names_a_user(world):
     assert "unmistakable" not in (await world.get("/metrics", by=SERVICE)).text
 
 
-async def test_openmetrics_is_spoken_to_who_asks_for_it(world):
+async def test_metrics_are_openmetrics_if_the_client_accepts_it(world):
     headers = {"accept": "application/openmetrics-text; version=1.0.0"}
     headers["authorization"] = f"Bearer {world.token(SERVICE, scope='service')}"
     answer = await world.client.get("/metrics", headers=headers)

@@ -1,4 +1,4 @@
-"""Who polls instead of being here gets a bulk read now and then; who is here, or a service, as many as they like."""
+"""Users who poll without being connected have a limit on bulk reads; connected users and services have none."""
 
 import pytest
 import pytest_asyncio
@@ -28,7 +28,7 @@ async def ask(world, by, which=0, times=1):
     return answers[-1]
 
 
-async def test_a_burst_then_one_per_period_and_the_wait_is_told(world):
+async def test_polling_allows_a_burst_then_one_read_per_period_with_retry_after(world):
     assert (await ask(world, "ana", times=5)).status_code == 200
     refused = await ask(world, "ana")
     assert "stream" in problem(refused, 429, "polling_too_fast")
@@ -43,7 +43,7 @@ async def test_a_burst_then_one_per_period_and_the_wait_is_told(world):
     assert (await ask(world, "ana", times=5)).status_code == 200
 
 
-async def test_every_bulk_read_counts_and_single_ones_do_not(world):
+async def test_bulk_reads_count_against_the_polling_limit_and_single_reads_do_not(world):
     for which in range(4):
         await ask(world, "ana", which)
     await ask(world, "ana")
@@ -53,7 +53,7 @@ async def test_every_bulk_read_counts_and_single_ones_do_not(world):
         assert (await world.get(f"/api/v1/presence/{path}", by="ana")).status_code == 200
 
 
-async def test_a_question_that_makes_no_sense_costs_nothing(world):
+async def test_an_invalid_request_does_not_count_against_the_polling_limit(world):
     for _ in range(10):
         await world.get("/api/v1/presence?user_ids=a,,b", by="ana")
         await world.get("/api/v1/presence/leaderboard?limit=0", by="ana")
@@ -61,44 +61,44 @@ async def test_a_question_that_makes_no_sense_costs_nothing(world):
     assert (await ask(world, "ana", times=5)).status_code == 200
 
 
-async def test_each_user_has_a_bucket_of_their_own_whatever_their_token(world):
+async def test_the_polling_limit_is_per_user_not_per_token(world):
     await ask(world, "ana", times=6)
     assert (await ask(world, "bo")).status_code == 200
     world.hands.advance(1)  # another token of the same user
     assert (await ask(world, "ana")).status_code == 429
 
 
-async def test_who_is_here_is_not_limited(world):
+async def test_a_connected_user_has_no_polling_limit(world):
     await ask(world, "ana", times=6)
     await world.connect("ana")
     assert (await ask(world, "ana", times=20)).status_code == 200
 
 
-async def test_nor_is_who_beats_by_rest_or_is_on_another_node(world):
+async def test_a_user_with_rest_heartbeats_or_a_session_on_another_node_has_no_polling_limit(world):
     await world.post("/api/v1/presence/heartbeat", by="ana")
     assert (await ask(world, "ana", times=20)).status_code == 200
     await world.post("/api/v1/presence/heartbeat", by="bo")
     bo = world.node.context.people.find("bo")
-    bo.held = ()  # as if another node held it: only the store knows
+    bo.held = ()  # as if another node held it: only the store has it
     world.node.context.people.release(bo)
     assert (await ask(world, "bo", times=20)).status_code == 200
 
 
-async def test_who_only_looks_by_a_stream_is_not_here(world):
+async def test_an_event_stream_does_not_lift_the_polling_limit(world):
     world.node.viewing.open_stream(
         "ana", bearer="ana", issued_at=None, send=lambda _: None, end=lambda *_: None, abort=lambda: None
     )
     assert (await ask(world, "ana", times=6)).status_code == 429
 
 
-async def test_a_service_is_not_limited_also_in_somebodys_name(world):
+async def test_a_service_has_no_polling_limit_even_when_it_names_a_viewer(world):
     assert (await ask(world, SERVICE, times=20)).status_code == 200
     for _ in range(20):
         answer = await world.get("/api/v1/presence?user_ids=bo&viewer=ana", by=SERVICE)
         assert answer.status_code == 200
 
 
-async def test_a_bucket_that_is_full_again_is_forgotten(world):
+async def test_a_full_rate_limit_bucket_is_removed(world):
     for number in range(50):
         await ask(world, f"u{number}")
     assert len(world.node.viewing.polling) == 50
@@ -107,14 +107,14 @@ async def test_a_bucket_that_is_full_again_is_forgotten(world):
     assert len(world.node.viewing.polling) == 1
 
 
-async def test_memory_is_bounded(world, monkeypatch):
+async def test_the_number_of_rate_limit_buckets_is_bounded(world, monkeypatch):
     monkeypatch.setattr(world.node.viewing.polling._full_at, "_size", 10)
     for number in range(50):
         await ask(world, f"u{number}")
     assert len(world.node.viewing.polling) <= 10
 
 
-async def test_without_a_period_nobody_is_limited():
+async def test_a_period_of_zero_turns_the_polling_limit_off():
     async with serving(polling=Rate(every=0, burst=1)) as world:
         assert (await ask(world, "ana", times=50)).status_code == 200
         assert len(world.node.viewing.polling) == 0

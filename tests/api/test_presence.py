@@ -1,4 +1,4 @@
-"""Reading presences: order, limits, whose eyes."""
+"""Reading statuses: order, limits, viewers."""
 
 import json
 from urllib.parse import quote
@@ -21,7 +21,7 @@ STRANGER: dict[str, object] = {
 
 @pytest.fixture(params=["GET", "POST"])
 def ask(request, world):
-    """Both ways to ask for many."""
+    """Both requests for several users: GET and POST."""
 
     async def ask(*ids, by="ana", query=""):
         if request.param == "GET":
@@ -32,17 +32,17 @@ def ask(request, world):
     return ask
 
 
-async def test_answers_come_in_the_order_asked_each_user_once(ask):
+async def test_bulk_statuses_come_in_the_order_asked_each_user_once(ask):
     answer = await ask("c", "a", "b", "a", "c")
     assert answer.status_code == 200
     assert [status["user_id"] for status in answer.json()] == ["c", "a", "b"]
 
 
-async def test_an_empty_list_gives_an_empty_list(ask):
+async def test_an_empty_list_of_ids_returns_an_empty_list(ask):
     assert (await ask()).json() == []
 
 
-async def test_strangers_and_unknown_ids_answer_alike(world, ask):
+async def test_strangers_and_unknown_ids_get_the_same_answer(world, ask):
     await world.connect("somebody-else")
     await world.put("/api/v1/presence/status", {"text": "hi"}, by="somebody-else")
     as_of = world.node.context.clock.now()
@@ -51,7 +51,7 @@ async def test_strangers_and_unknown_ids_answer_alike(world, ask):
     assert nowhere == {"user_id": "nobody", **STRANGER, "as_of": as_of}
 
 
-async def test_strangers_are_not_looked_up_so_they_take_no_longer_than_the_unknown(world, ask, monkeypatch):
+async def test_statuses_of_strangers_are_not_read_so_timing_equals_unknown_ids(world, ask, monkeypatch):
     await world.befriend(("ana", "known"))
     asked = []
     look = world.node.records.read
@@ -65,7 +65,7 @@ async def test_strangers_are_not_looked_up_so_they_take_no_longer_than_the_unkno
     assert asked == ["known", "ana"]
 
 
-async def test_a_shard_in_doubt_is_said_of_its_users_alone(world, ask):
+async def test_only_users_of_a_stale_shard_are_marked_stale(world, ask):
     users = [f"shard-{number}" for number in range(40)]
     world.node.delivery.set_stale(1, stale=True)
     world.hands.advance(1)
@@ -77,7 +77,7 @@ async def test_a_shard_in_doubt_is_said_of_its_users_alone(world, ask):
         assert seen[user]["as_of"] == world.node.context.clock.now() - (1_000 if in_doubt else 0)
 
 
-async def test_a_friend_is_seen(world, ask, request):
+async def test_the_status_of_a_friend_is_shown(world, ask, request):
     friend = f"friend-{request.node.callspec.id}"
     now = world.node.context.clock.now()
     await world.befriend(("ana", friend))
@@ -102,7 +102,7 @@ async def test_the_limit_counts_ids_before_they_are_deduplicated(world, ask):
     assert str(most) in detail
 
 
-async def test_an_invalid_id_is_named(ask):
+async def test_an_invalid_user_id_is_named_in_the_error(ask):
     assert "'%'" not in problem(await ask("good", "a" * 200), 400, "invalid_user_id")
     assert "'aaaa" in problem(await ask("good", "a" * 200), 400, "invalid_user_id")
 
@@ -113,16 +113,16 @@ async def test_an_empty_item_is_refused(ask):
 
 
 @pytest.mark.parametrize("query", ["", "?", "?user_id=a", "?viewer=a"])
-async def test_without_user_ids_nothing_is_answered(world, query):
+async def test_a_bulk_read_without_user_ids_is_refused(world, query):
     assert "user_ids" in problem(await world.get("/api/v1/presence" + query, by=SERVICE), 400, "bad_shape")
 
 
-async def test_repeated_parameters_are_one_list(world):
+async def test_repeated_user_ids_parameters_are_joined(world):
     answer = await world.get("/api/v1/presence?user_ids=b&user_ids=a,b", by="ana")
     assert [status["user_id"] for status in answer.json()] == ["b", "a"]
 
 
-async def test_integers_are_ids_and_other_things_are_not(world):
+async def test_integers_are_accepted_as_user_ids_and_other_json_types_are_refused(world):
     answer = await world.post("/api/v1/presence/query", {"user_ids": [7, "07", "7"]}, by="ana")
     assert [status["user_id"] for status in answer.json()] == ["7", "07"]
     for bad, named in ((True, "true"), (1.5, "1.5"), (None, "null"), ([], "an array"), ({}, "an object")):
@@ -142,7 +142,7 @@ async def test_any_id_round_trips_through_path_query_and_body(world, user):
 
 
 @pytest.mark.parametrize("spelled", ["%20", "a%2Cb", "a%00", "%FF", "e%CC%81", "a" * 129, "%E2%82%AC" * 43])
-async def test_what_is_no_id_is_refused_in_path_and_query(world, spelled):
+async def test_an_invalid_user_id_is_refused_in_path_and_query(world, spelled):
     one = await world.get(f"/api/v1/presence/{spelled}", by="ana")
     problem(one, 400, "invalid_user_id")
     many = await world.get(f"/api/v1/presence?user_ids=a,{spelled}", by="ana")
@@ -150,7 +150,7 @@ async def test_what_is_no_id_is_refused_in_path_and_query(world, spelled):
         assert many.json()["code"] in ("invalid_user_id", "bad_shape")
 
 
-async def test_fixed_words_win_over_ids_in_a_path_and_bulk_takes_any(world):
+async def test_fixed_path_words_take_precedence_over_user_ids(world):
     await world.befriend(("ana", "me"))
     await world.connect("me")
     assert "devices" in (await world.get("/api/v1/presence/me", by="ana")).json()
@@ -162,13 +162,13 @@ async def test_fixed_words_win_over_ids_in_a_path_and_bulk_takes_any(world):
     problem(await world.get("/api/v1/presence/stream", by="ana"), 400, "bad_shape")
 
 
-async def test_a_slash_at_the_end_means_nothing(world):
+async def test_a_trailing_slash_is_ignored(world):
     for path in ("/api/v1/presence/me", "/api/v1/presence/ana", "/api/v1/presence/count", "/healthz", "/docs"):
         assert (await world.get(path + "/", by="ana")).status_code == 200
     assert (await world.get("/api/v1/presence/?user_ids=", by="ana")).json() == []
 
 
-async def test_self_reads_the_truth_though_invisible(world):
+async def test_an_invisible_user_reads_their_own_true_status(world):
     await world.connect("hider")
     await world.put("/api/v1/presence/mode", {"mode": "invisible"}, by="hider")
     assert (await world.get("/api/v1/presence/hider", by="hider")).json()["status"] == "online"
@@ -177,7 +177,7 @@ async def test_self_reads_the_truth_though_invisible(world):
     assert [device["device_id"] for device in me["devices"]] == ["phone"]
 
 
-async def test_a_service_reads_the_truth_unless_it_names_a_viewer(world, ask):
+async def test_a_service_reads_true_statuses_unless_it_names_a_viewer(world, ask):
     await world.connect("target")
     [truth] = (await ask("target", by=SERVICE)).json()
     [as_stranger] = (await ask("target", by=SERVICE, query="&viewer=nobody")).json()
@@ -185,7 +185,7 @@ async def test_a_service_reads_the_truth_unless_it_names_a_viewer(world, ask):
     assert (truth["status"], as_stranger["status"], as_self["status"]) == ("online", "offline", "online")
 
 
-async def test_a_service_that_means_me_is_whom_its_token_is_for_or_whom_it_names(world):
+async def test_me_in_a_service_request_is_the_named_viewer_or_the_token_subject(world):
     await world.befriend((SERVICE, "pal"), ("viewed", "pal"))
     await world.connect("pal")
     assert (await world.get("/api/v1/presence/count", by=SERVICE)).json()["online"] == 1
@@ -199,14 +199,14 @@ async def test_a_service_that_means_me_is_whom_its_token_is_for_or_whom_it_names
 @pytest.mark.parametrize(
     "path", ["presence?user_ids=a&", "presence/a?", "presence/me?", "presence/count?", "presence/devices?"]
 )
-async def test_a_user_sees_through_no_eyes_but_their_own(world, path):
+async def test_a_user_may_name_only_themselves_as_viewer(world, path):
     problem(await world.get(f"/api/v1/{path}viewer=bob", by="ana"), 403, "forbidden")
     assert (await world.get(f"/api/v1/{path}viewer=ana", by="ana")).status_code == 200
     problem(await world.get(f"/api/v1/{path}viewer=", by=SERVICE), 400, "invalid_user_id")
     problem(await world.get(f"/api/v1/{path}viewer=a&viewer=b", by=SERVICE), 400, "bad_shape")
 
 
-async def test_contacts_are_counted_by_what_the_viewer_sees(world):
+async def test_contacts_are_counted_by_the_status_the_viewer_sees(world):
     await world.befriend(*(("counter", f"c{number}") for number in range(5)))
     await world.connect("c0")
     await world.connect("c1")
@@ -219,7 +219,7 @@ async def test_contacts_are_counted_by_what_the_viewer_sees(world):
     assert counts == {"online": 1, "busy": 1, "away": 1, "offline": 2}
 
 
-async def test_the_leaderboard_ranks_online_busy_away_then_the_last_seen(world):
+async def test_the_leaderboard_ranks_online_busy_away_then_by_last_seen(world):
     names = ["l-away", "l-busy", "l-on-b", "l-on-a", "l-left-1", "l-left-2", "l-never"]
     await world.befriend(*(("leader", name) for name in names))
     for name in names[:6]:
@@ -254,11 +254,11 @@ async def test_the_leaderboard_ranks_online_busy_away_then_the_last_seen(world):
         ("5&limit=6", "bad_shape"),
     ],
 )
-async def test_a_limit_is_a_number_in_its_range(world, limit, code):
+async def test_a_leaderboard_limit_out_of_range_is_refused(world, limit, code):
     problem(await world.get(f"/api/v1/presence/leaderboard?limit={limit}", by="ana"), 400, code)
 
 
-async def test_the_limits_are_the_operators(world):
+async def test_the_operator_configures_the_limits(world):
     async with serving(max_bulk=3) as small:
         assert (await small.get("/api/v1/presence?user_ids=a,b,c", by="ana")).status_code == 200
         assert "3" in problem(await small.get("/api/v1/presence?user_ids=a,b,c,d", by="ana"), 400, "too_many_ids")
@@ -266,19 +266,19 @@ async def test_the_limits_are_the_operators(world):
         problem(await small.get("/api/v1/presence/leaderboard?limit=4", by="ana"), 400, "out_of_range")
 
 
-async def test_too_long_an_address_names_the_post(world):
+async def test_a_too_long_url_is_refused_and_the_error_names_the_post_endpoint(world):
     ids = ",".join(f"user-{number:04}" for number in range(1000))
     detail = problem(await world.get(f"/api/v1/presence?user_ids={ids}", by="ana"), 414, "uri_too_long")
     assert "POST /api/v1/presence/query" in detail
     problem(await world.get("/api/v1/presence/" + "a" * 9000, by="ana"), 414, "uri_too_long")
 
 
-async def test_too_many_parameters_or_none_that_can_be_read(world):
+async def test_too_many_or_undecodable_query_parameters_are_refused(world):
     problem(await world.get("/api/v1/presence?" + "a=1&" * 101, by="ana"), 400, "bad_shape")
     problem(await world.get("/api/v1/presence?user_ids=%FF", by="ana"), 400, "bad_shape")
 
 
-async def test_a_key_that_stands_there_twice_is_refused(world):
+async def test_a_duplicate_json_key_is_refused(world):
     twice = json.dumps({"user_ids": ["a"]})[:-1] + ', "user_ids": []}'
     answer = await world.call("POST", "/api/v1/presence/query", by="ana", content=twice)
     problem(answer, 400, "bad_json")

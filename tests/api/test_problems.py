@@ -1,4 +1,4 @@
-"""Every error leaves in one shape, the unexpected ones too, and no log line holds a token."""
+"""Every error has one shape, unexpected ones too, and no log line contains a token."""
 
 import pytest
 from starlette.exceptions import HTTPException
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture
 def failing(world, monkeypatch):
-    """Every reading of oneself fails in this way."""
+    """Makes every read of the caller's own presence fail with this error."""
 
     def fail(error):
         async def me(_user):
@@ -35,7 +35,7 @@ def failing(world, monkeypatch):
         (UnknownOutcome("no answer in 2 s."), "unknown_outcome", None, "No answer in 2 s."),
     ],
 )
-async def test_what_is_out_of_reach_is_503(world, failing, error, code, retry, detail):
+async def test_an_unreachable_service_returns_503(world, failing, error, code, retry, detail):
     failing(error)
     answer = await world.get("/api/v1/presence/me", by="ana")
     assert problem(answer, 503, code) == detail
@@ -43,7 +43,7 @@ async def test_what_is_out_of_reach_is_503(world, failing, error, code, retry, d
 
 
 @pytest.mark.parametrize("place", ["header", "query"])
-async def test_the_unexpected_is_500_and_logged_without_the_token(world, failing, place):
+async def test_an_unexpected_error_returns_500_and_is_logged_without_the_token(world, failing, place):
     token = world.token("ana")
     failing(RuntimeError(f"it broke while {token} was looked at"))
     headers = {"authorization": f"Bearer {token}"} if place == "header" else {}
@@ -66,7 +66,7 @@ async def test_refusals_are_counted_by_code(world):
     assert counted["invalid_mode"] == before + 1
 
 
-async def test_pages_that_are_not_ours_fail_in_the_same_shape():
+async def test_errors_of_mounted_pages_have_the_problem_shape():
     async def page(request):
         match request.query_params.get("do"):
             case "404":
@@ -90,7 +90,7 @@ async def test_pages_that_are_not_ours_fail_in_the_same_shape():
             problem(await world.client.get("/?do=break"), 500, "internal")
 
 
-async def test_a_client_that_hangs_up_is_nobodys_problem(world):
+async def test_a_client_that_disconnects_during_a_request_causes_no_log_line(world):
     async def receive():
         return {"type": "http.disconnect"}
 
@@ -112,14 +112,14 @@ async def test_a_client_that_hangs_up_is_nobodys_problem(world):
     assert logs == []
 
 
-async def test_every_answer_forbids_guessing_its_type(world):
+async def test_every_response_has_nosniff_and_no_store_headers(world):
     for path in ("/healthz", "/nope", "/docs", "/openapi.json"):
         answer = await world.get(path)
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_every_retryable_refusal_says_when():
+async def test_every_retryable_refusal_has_a_retry_after_header():
     for code in CODES.values():
         if code.retry and code.http != 500:
             assert "retry-after" in problem_response(ProtocolError(code.name, "No.")).headers

@@ -1,4 +1,4 @@
-"""The public profile: for those who want one, and for everybody else there is nothing at all."""
+"""The public profile exists only for users who enabled it."""
 
 import pytest
 from tests.api.world import problem
@@ -13,7 +13,7 @@ async def profile(world, user):
     return await world.get(f"/api/v1/public/{user}")
 
 
-async def test_without_the_preference_there_is_no_profile_and_no_difference_to_nobody(world):
+async def test_a_user_without_the_public_preference_looks_like_an_unknown_user(world):
     await world.connect("private-person")
     await world.put(PREFERENCES, {"visibility": "everyone"}, by="private-person")
     one, other = await profile(world, "private-person"), await profile(world, "no-such-one")
@@ -21,7 +21,7 @@ async def test_without_the_preference_there_is_no_profile_and_no_difference_to_n
     assert (one.content, one.headers.raw) == (other.content, other.headers.raw)
 
 
-async def test_a_public_profile_needs_no_token_and_may_be_kept_for_a_while(world):
+async def test_a_public_profile_needs_no_token_and_is_cacheable(world):
     await world.connect("celebrity")
     await world.put(PREFERENCES, {"public": True}, by="celebrity")
     answer = await profile(world, "celebrity")
@@ -40,7 +40,7 @@ async def test_a_public_profile_needs_no_token_and_may_be_kept_for_a_while(world
 @pytest.mark.parametrize(
     ("path", "body"), [("/api/v1/presence/mode", {"mode": "invisible"}), (PREFERENCES, {"visibility": "nobody"})]
 )
-async def test_who_hides_has_the_profile_of_one_who_signed_out(world, path, body):
+async def test_the_public_profile_of_a_hidden_user_equals_that_of_a_signed_out_user(world, path, body):
     [how] = body
     hiding, leaving = f"hides-by-{how}", f"leaves-by-{how}"
     for user in (hiding, leaving):
@@ -55,8 +55,8 @@ async def test_who_hides_has_the_profile_of_one_who_signed_out(world, path, body
     assert hidden.json()["status"] == "offline"
 
 
-async def test_who_does_not_share_shows_a_bucket_and_the_etag_knows_no_more(world):
-    """Two who left at different times of the same day are the same but for their names."""
+async def test_the_profile_of_a_user_who_hides_last_seen_shows_a_bucket_with_a_stable_etag(world):
+    """Users who left at different times of the same day differ only by their names."""
     await world.put(PREFERENCES, {"public": True, "share_last_seen": False}, by="vague")
     tags = set()
     for _ in range(2):
@@ -70,5 +70,5 @@ async def test_who_does_not_share_shows_a_bucket_and_the_etag_knows_no_more(worl
     assert len(tags) == 1
 
 
-async def test_an_id_that_is_none_is_refused(world):
+async def test_a_profile_request_with_an_invalid_id_is_refused(world):
     problem(await profile(world, "a%20b"), 400, "invalid_user_id")

@@ -1,4 +1,4 @@
-"""Where relations come from elsewhere: edges are not taken, changes are told, everybody may see everybody."""
+"""Relations kept outside the ledger: edges are refused, changes are reported; and open relations."""
 
 import json
 
@@ -31,7 +31,7 @@ async def test_every_kind_of_change_reaches_the_change_table(world):
     ]
 
 
-async def test_nothing_to_tell_is_fine(world):
+async def test_an_empty_report_of_relation_changes_is_accepted(world):
     head = await world.node.context.ledger.changes_head()
     assert (await world.post(CHANGED, {}, by=SERVICE)).status_code == 204
     assert await noted(world, head) == []
@@ -53,18 +53,18 @@ async def test_nothing_to_tell_is_fine(world):
         ({"users": list(range(MOST_WHOLE + 1))}, 400, "too_many_rows"),
     ],
 )
-async def test_what_is_not_a_change_is_refused_whole(world, body, status, code):
+async def test_one_invalid_relation_change_refuses_the_whole_report(world, body, status, code):
     head = await world.node.context.ledger.changes_head()
     problem(await world.post(CHANGED, body, by=SERVICE), status, code)
     assert await noted(world, head) == []
 
 
-async def test_only_a_service_may_tell(world):
+async def test_only_a_service_may_report_relation_changes(world):
     problem(await world.post(CHANGED, {}, by="ana"), 403, "forbidden")
     problem(await world.post(CHANGED, {}), 401, "token_missing")
 
 
-async def test_a_change_that_the_others_will_not_hear_of_is_not_taken_for_told(monkeypatch):
+async def test_a_relation_change_that_cannot_be_written_for_other_nodes_returns_503(monkeypatch):
     async with serving() as world:
 
         async def away(changes):
@@ -74,7 +74,7 @@ async def test_a_change_that_the_others_will_not_hear_of_is_not_taken_for_told(m
         problem(await world.post(CHANGED, {"users": ["a"]}, by=SERVICE), 503, "unavailable")
 
 
-async def test_where_everybody_sees_everybody_edges_are_not_taken_but_rooms_are():
+async def test_open_relations_refuse_edges_but_accept_rooms():
     async with serving(make_relations=OpenRelations, relations="open") as world:
         for path in ("/api/v1/follows/a/b", "/api/v1/contacts/a/b"):
             for method in ("PUT", "DELETE", "GET"):
@@ -90,14 +90,14 @@ async def test_where_everybody_sees_everybody_edges_are_not_taken_but_rooms_are(
         assert not await world.node.access.is_member("r", "bo")
 
 
-async def test_where_everybody_sees_everybody_anybody_is_seen_and_nobody_is_a_contact():
+async def test_with_open_relations_strangers_are_visible_but_not_contacts():
     async with serving(make_relations=OpenRelations, relations="open") as world:
         await world.connect("ana")
         assert (await world.get("/api/v1/presence/ana", by="stranger")).json()["status"] == "online"
         assert (await world.get("/api/v1/presence/leaderboard", by="stranger")).json() == {"friends": []}
 
 
-async def test_a_source_that_fails_is_named_and_counted(world):
+async def test_a_failing_relation_source_is_reported_and_counted(world):
     health = world.node.relations_health
     health.errors["timeout"] += 2
     health.trouble = "The application does not say who is related."

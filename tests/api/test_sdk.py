@@ -1,4 +1,4 @@
-"""The files that pages load: there, fresh enough, and of the kind a browser runs."""
+"""The JavaScript files for pages: available, cacheable, and of the right type."""
 
 import pytest
 
@@ -6,7 +6,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize("name", ["herenow.js", "green-dot.js", "rest.js"])
-async def test_the_sdk_comes_from_the_server_it_talks_to(world, name):
+async def test_the_server_serves_the_javascript_sdk(world, name):
     answer = await world.client.get(f"/sdk/{name}")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/javascript")
@@ -15,12 +15,12 @@ async def test_the_sdk_comes_from_the_server_it_talks_to(world, name):
     assert "export{" in answer.text
 
 
-async def test_what_a_cache_kept_of_one_page_is_good_for_another(world):
-    """It is public for an hour: a proxy or a browser may hand what it has to a page of another origin."""
+async def test_sdk_files_allow_every_origin_so_that_caches_can_share_them(world):
+    """The files are public for an hour: a shared cache may serve them to a page of another origin."""
     own = await world.client.get("/sdk/herenow.js")
     assert own.headers["access-control-allow-origin"] == "*"
 
 
-async def test_nothing_else_is_there(world):
+async def test_unknown_sdk_files_return_404(world):
     for name in ("", "react.js", "../app.py", "%2e%2e/app.py"):
         assert (await world.client.get(f"/sdk/{name}")).status_code == 404

@@ -1,4 +1,4 @@
-"""The same over a real socket: what a server and its parser make of paths, bodies and connections."""
+"""The API over a real socket: paths, bodies and connections as the server's parser handles them."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ async def world():
 
 
 async def exchange(port, raw, *, answers=1):
-    """Bytes in, (status, headers, body) of each answer out."""
+    """Sends bytes; returns (status, headers, body) of each answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(raw)
@@ -76,7 +76,7 @@ async def test_one_connection_serves_many_requests(world):
     assert [json.loads(body)[0]["user_id"] for _, _, body in answers] == [f"u{number}" for number in range(5)]
 
 
-async def test_a_body_too_large_is_refused_though_it_never_comes(world):
+async def test_a_declared_body_over_the_limit_is_refused_before_it_is_sent(world):
     most = world.settings.max_body
     async with listening(world.app) as port:
         raw = request(world, "POST", "/api/v1/heartbeats", more=f"Content-Length: {most + 1}\r\n")
@@ -93,13 +93,13 @@ async def test_a_body_in_chunks_is_read(world):
     assert (status, json.loads(body)[0]["user_id"]) == (200, "a")
 
 
-async def test_a_very_long_address_names_the_post(world):
+async def test_a_too_long_request_line_is_refused_and_the_error_names_the_post_endpoint(world):
     async with listening(world.app) as port:
         [(status, _, body)] = await exchange(port, request(world, "GET", "/api/v1/presence?user_ids=" + "a," * 50_000))
     assert (status, json.loads(body)["code"]) == (414, "uri_too_long")
 
 
-async def test_head_has_no_body(world):
+async def test_a_response_to_head_has_no_body(world):
     async with listening(world.app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(world, "HEAD", "/healthz", more="Connection: close\r\n"))

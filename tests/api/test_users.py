@@ -1,4 +1,4 @@
-"""What a back end does to its users over HTTP: disconnect, revoke, delete."""
+"""Operations of a back end over HTTP: disconnect, revoke, delete."""
 
 import pytest
 from tests.api.world import NOW, SERVICE, problem, serving
@@ -24,7 +24,7 @@ async def test_disconnect_signs_a_user_out(world):
     assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
 
 
-async def test_disconnect_of_one_device_leaves_the_others(world):
+async def test_disconnecting_one_device_leaves_the_other_devices(world):
     _, phone = await world.connect("ana")
     _, tablet = await world.connect("ana", "tablet")
     answer = await world.post("/api/v1/users/ana/disconnect", {"device_id": "tablet"}, by=SERVICE)
@@ -34,12 +34,12 @@ async def test_disconnect_of_one_device_leaves_the_others(world):
     problem(gone, 400, "invalid_id")
 
 
-async def test_disconnect_needs_no_body_and_nobody(world):
+async def test_disconnect_accepts_an_empty_body_and_an_unknown_user(world):
     answer = await world.call("POST", "/api/v1/users/nobody/disconnect", by=SERVICE)
     assert answer.status_code == 204
 
 
-async def test_revoke_voids_what_was_issued_before_now_unless_told_otherwise(world):
+async def test_revoke_voids_tokens_issued_before_now_by_default(world):
     old = {"authorization": f"Bearer {world.token('ana')}"}
     _, closed = await world.connect("ana")
     world.hands.advance(1)
@@ -50,7 +50,7 @@ async def test_revoke_voids_what_was_issued_before_now_unless_told_otherwise(wor
     assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
 
 
-async def test_revoke_up_to_an_instant_leaves_later_tokens(world):
+async def test_revoke_with_an_instant_keeps_later_tokens_valid(world):
     _, closed = await world.connect("ana")
     answer = await world.post("/api/v1/users/ana/revoke", {"issued_before": NOW - 5}, by=SERVICE)
     assert answer.status_code == 200
@@ -68,24 +68,24 @@ async def test_revoke_up_to_an_instant_leaves_later_tokens(world):
         ("2026-01-01T00:00:00", "invalid_instant"),
     ],
 )
-async def test_an_instant_that_makes_no_sense_is_refused(world, instant, code):
+async def test_an_invalid_revocation_instant_is_refused(world, instant, code):
     problem(await world.post("/api/v1/users/ana/revoke", {"issued_before": instant}, by=SERVICE), 400, code)
 
 
-async def test_instants_before_the_epoch_void_nothing(world):
+async def test_a_revocation_instant_before_the_epoch_voids_no_token(world):
     answer = await world.post("/api/v1/users/ana/revoke", {"issued_before": -5}, by=SERVICE)
     assert answer.json()["issued_before"] == 0
     assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
 
 
-async def test_a_service_whose_tokens_are_revoked_is_refused_too(world):
+async def test_a_revoked_service_token_is_refused(world):
     old = {"authorization": f"Bearer {world.token(SERVICE, scope='service')}"}
     world.hands.advance(1)
     await world.post(f"/api/v1/users/{SERVICE}/revoke", {}, by=SERVICE)
     problem(await world.get("/api/v1/stats", headers=old), 401, "token_revoked")
 
 
-async def test_a_deleted_user_is_a_stranger_to_everybody(world):
+async def test_a_deleted_user_has_no_relations_sessions_or_choices_left(world):
     await world.befriend(("ana", "bob"))
     await world.node.viewing.apply_relations([RelationRow("room", "r", "ana")])
     await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="ana")
@@ -110,12 +110,12 @@ async def test_a_deleted_user_is_a_stranger_to_everybody(world):
     assert (await world.get("/api/v1/presence/preferences", by="ana")).json()["idle_after"] != 60
 
 
-async def test_deleting_again_or_a_stranger_is_the_same(world):
+async def test_deleting_a_user_again_or_an_unknown_user_succeeds(world):
     for user in ("ana", "ana", "nobody"):
         assert (await world.delete(f"/api/v1/users/{user}", by=SERVICE)).status_code == 204
 
 
-async def test_without_the_ledger_nothing_is_revoked_or_deleted(world, monkeypatch):
+async def test_revoke_and_delete_fail_without_effect_while_the_ledger_is_away(world, monkeypatch):
     async def away(*_):
         raise Unavailable("The ledger is away.")
 

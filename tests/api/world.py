@@ -1,6 +1,6 @@
-"""A node with its HTTP application, and callers. Every answer is held against the OpenAPI document.
+"""A node with its HTTP application, and callers. Every response is checked against the OpenAPI document.
 
-Time stands still unless a test moves it; the node is a real one on the memory engine and a ledger in memory.
+Time stands still unless a test moves it; the node is real, on the memory engine and a ledger in memory.
 """
 
 import json
@@ -28,14 +28,14 @@ SECRET = "a secret of the tests that is long enough"
 NOW = 1_800_000_000_000
 SERVICE = "backend"
 STRANGER = ("203.0.113.7", 1234)
-"""A peer that is not on this machine."""
+"""A peer on another machine."""
 
 
 UNLIMITED = Rate(every=0, burst=1)
 
 
 class Hands:
-    """Of a clock that stands still until moved."""
+    """A clock that a test moves."""
 
     def __init__(self):
         self.ms = NOW
@@ -59,7 +59,7 @@ class World:
         return mint(secret, user, scope=scope, ttl=ttl, now=self.node.context.clock.now() / 1000)
 
     async def call(self, method, path, *, by=None, headers=None, **what):
-        """`by`: a user, SERVICE, or nobody."""
+        """`by`: a user, SERVICE, or None for no token."""
         sent = dict(headers or {})
         if by is not None:
             scope = "service" if by == SERVICE else None
@@ -85,7 +85,7 @@ class World:
         await self.node.viewing.apply_relations(rows)
 
     async def connect(self, user, device="phone", platform=Platform.MOBILE):
-        """A WebSocket's session without a socket. Answers the connection, and the list its close goes to."""
+        """A WebSocket session without a socket. Returns the connection, and the list that receives its close."""
         closed = []
         connection = self.node.sessions.connect(
             user,
@@ -116,7 +116,7 @@ async def serving(
     make_relations=None,
     **settings,
 ):
-    """`make_relations`: makes another source of relations, of the ledger."""
+    """`make_relations`: creates another relation source from the ledger."""
     hands = Hands()
     ledger = open_ledger("sqlite://")
     await ledger.open()
@@ -151,7 +151,7 @@ async def serving(
         await ledger.close()
 
 
-# --- Is an answer what the document says? ----------------------------------------------------------------------------
+# --- Check against the document
 
 
 @cache
@@ -161,7 +161,7 @@ def document_of(app):
 
 
 def check_documented(document, app, response):
-    """Status, code, content type and shape of the answer stand in the document."""
+    """Assert that status, code, content type and shape of the response are documented."""
     described = described_operation(document, app, response.request)
     if response.status_code == 405 or described is None:
         assert response.json()["code"] in ("method_not_allowed", "not_found", "forbidden_origin", "uri_too_long")
@@ -196,7 +196,7 @@ def described_operation(document, app, request):
 
 
 def problem(response, status, code):
-    """The answer is this problem; its detail."""
+    """Assert that the response is this problem; returns its detail."""
     body = response.json()
     assert (response.status_code, body.get("code")) == (status, code), body
     assert response.headers["content-type"] == "application/problem+json"

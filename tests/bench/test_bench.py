@@ -1,4 +1,4 @@
-"""The benchmark starts, knows its scenarios and counts right. What it measures is not measured here."""
+"""The benchmark starts, knows its scenarios and counts right. No performance is measured here."""
 
 import os
 import random
@@ -19,16 +19,16 @@ from rich.console import Console
 def test_help_names_every_scenario():
     answer = CliRunner().invoke(main, ["--help"])
     assert answer.exit_code == 0
-    said = "".join(answer.output.split())  # a long list is broken into lines, also inside a word with a hyphen
+    said = "".join(answer.output.split())  # a long list is wrapped, even inside a word with a hyphen
     assert all(scenario in said for scenario in SCENARIOS)
 
 
 @pytest.mark.parametrize("wrong", [["nonsense"], ["beats", "--repeats", "0"], ["--slow"]])
-def test_a_wrong_argument_measures_nothing(wrong):
+def test_a_wrong_argument_is_refused(wrong):
     assert CliRunner().invoke(main, wrong).exit_code == 2
 
 
-def test_the_named_scenarios_run_in_that_order(monkeypatch, tmp_path):
+def test_the_named_scenarios_run_in_the_given_order(monkeypatch, tmp_path):
     ran = []
 
     def pretend(name):
@@ -47,7 +47,7 @@ def test_the_named_scenarios_run_in_that_order(monkeypatch, tmp_path):
     assert ran == [("idle", Effort(repeats=1, quick=True)), ("beats", Effort(repeats=1, quick=True))]
 
 
-def test_an_aim_is_a_ratio_of_medians_or_a_bound_for_the_worst():
+def test_a_target_is_a_ratio_of_medians_or_a_bound_for_the_worst_value():
     assert Figure("f", "u", [6, 7, 60], [10, 10, 1], at_least=0.7).met is True
     assert Figure("f", "u", [6, 7, 60], [11, 11, 1], at_least=0.7).met is False
     assert Figure("f", "u", [1, 2, 12.1], at_most=12).met is False
@@ -71,14 +71,14 @@ def test_a_process_is_measured_from_outside():
     assert reads(os.getpid()).calls > 0
 
 
-def test_a_client_frame_is_masked():
+def test_the_load_generator_masks_its_frames():
     assert BEAT[:2] == b"\x81\x9d"
     key, payload = BEAT[2:6], BEAT[6:]
     assert bytes(byte ^ key[at % 4] for at, byte in enumerate(payload)) == b'{"type":"presence.heartbeat"}'
     assert masked(b"x" * 300)[:4] == b"\x81\xfe\x01\x2c"
 
 
-def test_frames_are_counted_however_they_are_cut():
+def test_frames_are_counted_correctly_wherever_the_stream_is_split():
     stream = b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + b"\x81\x02hi" + b"\x81\x7e\x01\x2c" + b"y" * 300
     for cut in range(1, len(stream)):
         with Crowd(Server(pid=0, port=0)) as crowd:
@@ -101,11 +101,11 @@ def test_frames_are_counted_however_they_are_cut():
         ([2, 4], [1, 3], 0.75),
     ],
 )
-def test_the_area_is_how_often_the_first_are_greater(first, second, area):
+def test_mann_whitney_area_is_the_share_of_pairs_where_the_first_is_greater(first, second, area):
     assert mann_whitney(first, second)[0] == area
 
 
-def test_chance_is_told_from_a_difference():
+def test_mann_whitney_distinguishes_a_real_difference_from_chance():
     dice = random.Random(2)
     same = [[dice.gauss(0, 1) for _ in range(500)] for _ in range(2)]
     late = [value + 0.5 for value in same[1]]

@@ -1,4 +1,4 @@
-"""A read is left out for what the machine did, never for being slow; and very many people arrive in order."""
+"""A read is excluded because of the machine's load, never for being slow; and filling a store writes every user."""
 
 import os
 import random
@@ -26,11 +26,11 @@ from herenow_testing.faults.faulty_engine import Fault, Faults, FaultyEngine, Ru
         (Taken(6, 7, 1_000), False),
     ],
 )
-def test_it_is_calm_while_nothing_is_taken_from_who_takes_part(later, calm):
+def test_a_measurement_is_undisturbed_if_no_cpu_time_was_taken_from_its_processes(later, calm):
     assert later.calm_since(Taken(5, 7, 1_000)) is calm
 
 
-def test_the_kernel_says_what_was_taken_from_a_process():
+def test_the_kernel_reports_cpu_time_taken_from_a_process():
     before = taken([os.getpid()])
     after = taken([os.getpid()])
     assert after.stolen >= before.stolen
@@ -39,7 +39,7 @@ def test_the_kernel_says_what_was_taken_from_a_process():
     assert after.calm_since(after)
 
 
-def test_what_is_slow_in_calm_counts_and_what_is_not_in_calm_does_not():
+def test_only_undisturbed_measurements_count_for_the_calm_percentile():
     times = Times()
     for _ in range(2 * ENOUGH):
         times.add(3.0, calm=True)
@@ -52,30 +52,30 @@ def test_what_is_slow_in_calm_counts_and_what_is_not_in_calm_does_not():
     assert times.calm_p99 == 20.0
 
 
-def test_too_few_in_calm_have_no_percentile_of_their_own():
+def test_with_too_few_undisturbed_measurements_all_of_them_count():
     times = Times([9.0] * ENOUGH, [1.0] * (ENOUGH - 1))
     assert times.calm_p99 == 9.0
     assert times.left_out == 0.0
 
 
-def test_the_aim_stands_at_the_reads_in_calm():
+def test_the_target_applies_to_undisturbed_reads():
     done = Reads(Times([3.0] * ENOUGH + [50.0] * 9, [3.0] * ENOUGH), Times([3.0], []))
     aimed = [figure for figure in figures([done], "a million") if figure.aim]
     assert [(figure.name, figure.met) for figure in aimed] == [("1000 of a million read together, p99 in calm", True)]
 
 
-async def test_reads_and_computing_take_turns():
+async def test_reads_alternate_with_computing():
     done = await read_in_turns(MemoryStore().handle(), os.getpid(), lambda: ["ann", "bob"], 5)
     assert len(done.read.calm) == 5 or len(done.read.all) == 25
     assert len(done.computed.all) == len(done.read.all)
     assert f"{len(done.read.all)} reads, {len(done.read.calm)} of them in calm" in done.machine
 
 
-def test_computing_is_never_nothing():
+def test_a_computing_step_never_takes_negative_time():
     assert Computing(0.0).turn() >= 0
 
 
-async def test_very_many_arrive_with_several_shards_under_way():
+async def test_filling_a_store_writes_every_user_across_shards():
     store = MemoryStore()
     engine = store.handle()
     for shard in range(engine.shards):
@@ -85,7 +85,7 @@ async def test_very_many_arrive_with_several_shards_under_way():
     assert store.records().keys() == {f"u{number:011d}" for number in range(people)}
 
 
-async def test_a_batch_in_doubt_is_written_once_more_and_leaves_nobody_out():
+async def test_filling_a_store_repeats_batches_of_unknown_outcome_and_misses_no_user():
     store = MemoryStore()
     faults = Faults(seed=3, store=store)
     for fault in (Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE):
@@ -103,7 +103,7 @@ async def test_a_batch_in_doubt_is_written_once_more_and_leaves_nobody_out():
     ("arguments", "measured"),
     [(["redis"], ["redis"]), (["redis", "--huge"], ["redis", "redis-huge"]), (["idle", "--huge"], ["idle"])],
 )
-def test_fifty_million_people_are_a_result_of_their_own(monkeypatch, tmp_path, arguments, measured):
+def test_the_huge_redis_scenario_is_saved_as_a_separate_result(monkeypatch, tmp_path, arguments, measured):
     monkeypatch.setattr("bench.machine.pin", lambda _pid, _core: None)
     monkeypatch.setattr("bench.__main__.LAST", tmp_path)
     monkeypatch.setattr("bench.redis_huge.run", lambda _effort: Result("redis-huge"))

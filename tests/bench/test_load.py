@@ -1,4 +1,4 @@
-"""The load: what it counts on the wire, its several processes, and the people it makes up."""
+"""The load generator: counted bytes, several processes, generated contacts."""
 
 import socket
 from random import Random
@@ -11,7 +11,7 @@ from bench.machine import wire_bytes
 from bench.server import herenow
 
 
-def test_bytes_on_the_wire_are_those_of_frames_and_headers():
+def test_wire_bytes_counts_payload_and_segment_headers():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = socket.create_connection(listening.getsockname())
         server, _ = listening.accept()
@@ -28,7 +28,7 @@ def test_bytes_on_the_wire_are_those_of_frames_and_headers():
             assert (crossed - payload) % 4 == 0
 
 
-def test_several_processes_are_one_load():
+def test_a_load_may_be_spread_over_several_processes():
     with herenow(relations="open") as server, Crowds([server, server]) as crowds:
         crowds.join([(["a", "b"], [["c"], ["c"]]), (["c"], [[]])])
         crowds.join([(["d"], [[]]), ([], [])])
@@ -38,7 +38,7 @@ def test_several_processes_are_one_load():
         assert crowds.cpu_seconds > 0
 
 
-def test_acquaintances_are_mutual_heavy_tailed_and_bounded():
+def test_generated_contacts_are_mutual_heavy_tailed_and_bounded():
     pairs = acquainted(2_000, 50, Random(1))
     degrees = [0] * 2_000
     for one, other in pairs:
@@ -51,7 +51,7 @@ def test_acquaintances_are_mutual_heavy_tailed_and_bounded():
     assert max(degrees) > 5 * sorted(degrees)[1_000], "a few know many more than most"
 
 
-def test_a_loss_is_late_by_when_it_is_first_announced():
+def test_the_delay_of_a_loss_is_measured_to_its_first_announcement():
     seen = Losses(due={"a": 10.0, "b": 10.0})
     _note(b'{"type":"presence.status","user_id":"a","status":"offline"}', seen.announced)
     _note(b'{"type":"presence.statuses","statuses":[{"user_id":"b","status":"offline"}]}', seen.announced)

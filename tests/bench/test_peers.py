@@ -1,6 +1,7 @@
-"""Peers do the same work as herenow, or say that they cannot. How fast is not measured here.
+"""Peers do the same work as herenow, or declare that they cannot. No performance is measured here.
 
-A peer that is not installed is skipped with the reason; continuous integration fetches Starlette, which must run."""
+A peer that is not installed is skipped with the reason; continuous integration fetches Starlette, which must run.
+"""
 
 import os
 
@@ -26,7 +27,7 @@ def _few_people(monkeypatch):
     monkeypatch.setattr(work, "REQUESTS", 10)
 
 
-def test_every_peer_says_what_it_does_and_what_it_cannot():
+def test_every_peer_describes_its_abilities_and_limits():
     for name, peer in PEERS.items():
         assert peer.name == name
         assert len(peer.does.split()) > 10
@@ -51,7 +52,7 @@ def test_herenow_does_the_work_of_its_peers(scenario):
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_does_the_work_or_says_that_it_cannot(name):
+def test_a_peer_completes_each_scenario_or_declares_that_it_cannot(name):
     peer = PEERS[name]
     if name == FETCHED_IN_CI and os.environ.get("CI") == "true":
         peer.install()
@@ -81,7 +82,7 @@ class Absent(Peer):
 
 @pytest.fixture
 def _pretended_work(monkeypatch):
-    """Ours does a hundred, whoever else the same."""
+    """Work that returns a hundred for herenow and for every peer."""
 
     def pretend(_serve, _effort):
         yield work.Measured("answers", 100.0, 0.1)
@@ -90,19 +91,19 @@ def _pretended_work(monkeypatch):
 
 
 @pytest.mark.usefixtures("_pretended_work")
-def test_what_is_not_there_is_left_out_and_said():
+def test_a_peer_that_is_not_installed_is_skipped_with_a_note():
     result = work.beside("arrive", [Absent()], Effort(repeats=1, quick=True))
     assert [(figure.name, figure.ours) for figure in result.figures] == [("answers", [100.0])]
     assert "absent: left out. there is no registry" in result.notes
 
 
 @pytest.mark.usefixtures("_pretended_work")
-def test_what_a_peer_cannot_do_is_in_the_table():
+def test_a_scenario_a_peer_cannot_do_is_listed_in_the_table():
     result = work.beside("lookup", [Absent()], Effort(repeats=1, quick=True))
     assert ("absent: cannot read", "cannot") in [(figure.name, figure.unit) for figure in result.figures]
 
 
-def test_who_got_how_many_beats_a_second_is_noted(monkeypatch):
+def test_the_measured_heartbeat_rate_is_in_the_notes(monkeypatch):
     def pretend(_serve, _effort):
         yield work.Measured("heartbeats", 100.0, 0.1, pace=12_345.0)
 

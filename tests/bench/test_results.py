@@ -1,4 +1,4 @@
-"""What a run leaves: figures that can be read again, tables, pictures; and whether a later run is worse."""
+"""Results of a run: figures that can be loaded again, tables, pictures, and the comparison with a later run."""
 
 import json
 from xml.etree import ElementTree
@@ -23,12 +23,12 @@ SOME = Result(
 )
 
 
-def test_a_result_is_read_as_it_was_written(tmp_path):
+def test_a_saved_result_is_loaded_unchanged(tmp_path):
     path = save(SOME, MACHINE, tmp_path)
     assert load(path) == (SOME, MACHINE)
 
 
-def test_a_page_has_every_table_and_keeps_those_of_other_scenarios(tmp_path):
+def test_the_results_page_has_every_table_and_keeps_those_of_other_scenarios(tmp_path):
     write(SOME, MACHINE, tmp_path)
     write(Result("other", [Figure("alone", "s", [1.0])]), MACHINE, tmp_path)
     told = (tmp_path / PAGE).read_text()
@@ -39,7 +39,7 @@ def test_a_page_has_every_table_and_keeps_those_of_other_scenarios(tmp_path):
     assert "other.svg" not in told
 
 
-def test_bars_are_as_long_as_their_figures():
+def test_bars_of_the_picture_are_proportional_to_the_figures():
     drawn = ElementTree.fromstring(svg(SOME, "a machine & its day"))
     space = "{http://www.w3.org/2000/svg}"
     widths = [float(bar.attrib["width"]) for bar in drawn.iter(f"{space}rect")][1:]
@@ -51,7 +51,7 @@ def test_bars_are_as_long_as_their_figures():
     assert first[1] > second[1], "more is higher"
 
 
-def test_a_result_with_nothing_beside_it_has_no_picture():
+def test_a_result_without_a_comparison_has_no_picture():
     assert not drawable(Result("r", [Figure("alone", "s", [1.0])]))
 
 
@@ -59,21 +59,21 @@ def test_a_result_with_nothing_beside_it_has_no_picture():
     ("now", "less_is_better", "fine"),
     [(0.86, False, True), (0.84, False, False), (2.0, False, True), (1.14, True, True), (1.16, True, False)],
 )
-def test_a_ratio_may_be_a_little_worse_than_the_committed_one(tmp_path, now, less_is_better, fine):
+def test_the_guard_tolerates_a_slightly_worse_ratio(tmp_path, now, less_is_better, fine):
     save(Result("beats", [Figure("f", "u", [1.0], [1.0])]), MACHINE, tmp_path)
     figure = Figure("f", "u", [now], [1.0], less_is_better=less_is_better)
     [verdict] = compared(Result("beats", [figure, Figure("new", "u", [1.0], [1.0])]), tmp_path)
     assert verdict.fine is fine
 
 
-def test_what_was_never_committed_is_not_compared(tmp_path):
+def test_a_result_that_was_never_committed_is_not_compared(tmp_path):
     assert list(compared(Result("beats", [Figure("f", "u", [1.0], [1.0])]), tmp_path)) == []
     assert guarded(tmp_path) == []
 
 
 @pytest.fixture
 def _pretended(monkeypatch, tmp_path):
-    """Scenarios that measure at once, and places where their results may lie."""
+    """Scenarios that return at once, and temporary folders for their results."""
     monkeypatch.setattr("bench.machine.pin", lambda _pid, _core: None)
     monkeypatch.setattr("bench.__main__.LAST", tmp_path / "last")
     monkeypatch.setattr("bench.__main__.RESULTS", tmp_path)
@@ -93,7 +93,7 @@ def test_the_guard_fails_when_a_ratio_has_become_worse(tmp_path, committed, code
 
 
 @pytest.mark.usefixtures("_pretended")
-def test_a_quick_run_of_everything_has_the_peers_that_install_quickly(monkeypatch, tmp_path):
+def test_a_quick_run_includes_only_peers_that_install_quickly(monkeypatch, tmp_path):
     asked = []
 
     def pretend(scenario, peers, _effort):
@@ -108,12 +108,12 @@ def test_a_quick_run_of_everything_has_the_peers_that_install_quickly(monkeypatc
 
 
 @pytest.mark.usefixtures("_pretended")
-def test_a_guard_with_nothing_to_compare_is_no_pass():
+def test_a_guard_with_nothing_to_compare_fails():
     assert CliRunner().invoke(main, ["beats", "--guard"]).exit_code == 1
 
 
 @pytest.mark.usefixtures("_pretended")
-def test_a_scenario_that_fails_spoils_no_other(tmp_path, monkeypatch):
+def test_a_failing_scenario_does_not_affect_the_others(tmp_path, monkeypatch):
     def spoiled(_effort):
         raise RuntimeError("the server did not start")
 
@@ -126,7 +126,7 @@ def test_a_scenario_that_fails_spoils_no_other(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("_pretended")
-def test_a_scenario_that_hangs_is_ended(monkeypatch):
+def test_a_scenario_that_hangs_is_stopped_at_the_limit(monkeypatch):
     def hangs(_effort):
         while True:
             pass
@@ -140,15 +140,15 @@ def test_a_scenario_that_hangs_is_ended(monkeypatch):
 
 @pytest.mark.usefixtures("_pretended")
 @pytest.mark.parametrize("option", ["--save", "--guard"])
-def test_a_quick_run_is_neither_kept_nor_compared(option):
+def test_a_quick_run_cannot_be_saved_or_guarded(option):
     assert CliRunner().invoke(main, ["beats", "--quick", option]).exit_code == 2
 
 
-def test_the_page_of_results_is_made_of_the_results():
+def test_the_results_page_is_generated_from_the_results():
     assert (RESULTS / PAGE).read_text() == page(RESULTS)
 
 
-def test_every_scenario_is_told_in_the_readme():
+def test_the_readme_lists_every_scenario():
     told = (ROOT / "bench" / "README.md").read_text()
     assert [name for name in SCENARIOS if f"| `{name}` |" not in told] == []
 
@@ -159,7 +159,7 @@ def test_the_page_on_capacity_agrees_with_the_results():
     assert capacity.BEGIN in told
 
 
-def test_capacity_is_arithmetic():
+def test_capacity_figures_follow_from_the_results():
     costs = capacity.Measured(
         beat=100_000,
         delivery=80_000,

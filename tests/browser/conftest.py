@@ -1,4 +1,4 @@
-"""One browser and one demo for all tests of a module; each test has people of its own, and leaves no trace of them."""
+"""One browser and one demo server for all tests of a module; each test has its own users and removes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """Time to return is long: how fast this machine opens a page is not what is tested."""
+    """A long grace: the test does not measure how fast this machine opens a page."""
     settings: dict[str, object] = {"dead_after": 5, "grace": 30}
     server = await Server(tmp_path_factory.mktemp("demo"), settings, "serve", "--demo").start()
     yield server
@@ -38,7 +38,7 @@ async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def come(browser: Browser, demo: Server) -> AsyncIterator[Come]:
-    """`await come("ana")`: a person with a browser profile of their own."""
+    """`await come("ana")`: a user with their own browser profile."""
     people: list[Person] = []
 
     async def person(user: str, **options: Any) -> Person:

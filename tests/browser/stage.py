@@ -1,8 +1,7 @@
-"""People in front of a real Chromium: what they see, what they do, and that nothing broke meanwhile.
+"""Users in a real Chromium: what they see and do, and that no page has errors.
 
-Debian's Chromium, driven by Playwright, which is told where it is; none is downloaded. Everything a page does is watched:
-an error that nobody caught, a rejection that nobody handled or a request to anywhere but the server under test fails the
-test when the person leaves.
+Debian's Chromium, driven by Playwright; none is downloaded. Every page is watched: an uncaught error, an unhandled
+rejection or a request to any other server fails the test at the end.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def installed() -> str:
 
 
 class Person:
-    """Somebody at a browser of their own. More pages are more tabs of it."""
+    """A user with their own browser profile. More pages are more tabs of it."""
 
     def __init__(self, context: BrowserContext, url: str, user: str) -> None:
         self.context = context
@@ -127,17 +126,16 @@ class Tab:
         await expect(self.row(user)).to_have_attribute("aria-current", "true", timeout=MS)
 
     async def types(self, seen: Locator, text: str) -> None:
-        """Key after key, as people do, until that is read there.
+        """Types key by key until the text is read at `seen`.
 
-        Once is not enough: a node that is late (beside other tests it may be) gives up typing before anything else, and what
-        it gave up comes with a later key.
+        Repeated because a late node (beside other tests) drops typing before anything else; a later key is delivered.
         """
         async with asyncio.timeout(PATIENCE):
             while text not in (await seen.text_content() or ""):
                 await self.at("#text").press("x")
 
     async def record(self, user: str) -> Record:
-        """Every look of that person's dot from now on."""
+        """Record every later state of that user's dot."""
         dot = await self.row(user).locator("green-dot").element_handle()
         return Record(
             await self.page.evaluate_handle(
@@ -166,10 +164,10 @@ class Record:
 
 
 def link(user: str, **claims: Any) -> str:
-    """What stands behind the # of the demo's address, for users who are not the demo's."""
+    """The fragment of the demo's address for users who are not the demo's own."""
     return urlencode({"user": user, "token": token(user, **claims)})
 
 
 def _quoted(text: str) -> str:
-    """As a string of CSS."""
+    """Quoted as a CSS string."""
     return '"' + "".join(f"\\{ord(each):x} " for each in text) + '"'

@@ -1,4 +1,6 @@
-"""The operators' page in a real browser: it is live and says when it is not, asks nobody else, and lets no stranger in."""
+"""The dashboard in a real browser: live or marked as not live, without foreign requests, and closed to remote visitors
+without a token.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from tests.processes import Server, token
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ELSEWHERE = {"x-forwarded-for": "203.0.113.7"}
-"""As a proxy passes on what does not come from this machine."""
+"""Headers of a proxy for a remote visitor."""
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def operator(browser, demo):
-    """`await operator()`: a page that somebody opens."""
+    """`await operator()`: opens a page."""
     people: list[Person] = []
 
     async def page(path="/dashboard", **options):
@@ -36,7 +38,7 @@ async def operator(browser, demo):
 
 
 def wrong(message):
-    """A browser itself says that a server could not be reached, or said no; everything else is ours."""
+    """True for console errors of ours; the browser itself reports unreachable servers and refusals."""
     return message.type in ("error", "warning") and "Failed to load resource" not in message.text
 
 
@@ -45,7 +47,7 @@ async def is_live(page):
     await expect(page.locator("#banner")).to_be_hidden()
 
 
-async def test_at_home_it_just_works_and_what_happens_is_seen_and_drawn(operator, come, demo: Server):
+async def test_the_dashboard_works_without_a_token_on_loopback_and_shows_live_figures(operator, come, demo: Server):
     page = await operator()
     await is_live(page)
     await expect(page.locator("#troubles")).to_have_text("All is well.")
@@ -67,7 +69,7 @@ async def test_at_home_it_just_works_and_what_happens_is_seen_and_drawn(operator
             await asyncio.sleep(0.2)
 
 
-async def test_what_was_before_the_page_was_opened_is_there_at_once(operator, demo):
+async def test_the_dashboard_shows_history_from_before_it_was_opened(operator, demo):
     first = await operator()
     await is_live(first)
     await expect(first.locator("#chart-users-legend b").first).not_to_have_text("–", timeout=MS)
@@ -76,21 +78,21 @@ async def test_what_was_before_the_page_was_opened_is_there_at_once(operator, de
     await expect(second.locator("#chart-users-legend b").first).not_to_have_text("–", timeout=1_000)
 
 
-async def test_the_server_goes_away_and_nothing_pretends_to_be_live(operator, demo):
+async def test_the_dashboard_shows_not_live_while_the_server_is_away(operator, demo):
     page = await operator()
     await is_live(page)
     await demo.kill()
     await expect(page.locator("#banner")).to_contain_text("The server does not answer", timeout=MS)
     await expect(page.locator("#banner")).to_contain_text("not from now")
     await expect(page.locator("#live")).to_contain_text("Not live")
-    await expect(page.locator("#troubles")).to_be_hidden()  # nobody knows that all is well
+    await expect(page.locator("#troubles")).to_be_hidden()  # the state is unknown
     assert float(await page.evaluate("getComputedStyle(document.getElementById('board')).opacity")) < 0.6
     await restart(demo)
     await is_live(page)
     await expect(page.locator("#troubles")).to_have_text("All is well.")
 
 
-async def test_a_stranger_gets_a_door_and_a_token_opens_it_for_this_tab_alone(operator, demo):
+async def test_a_remote_visitor_needs_a_token_that_is_kept_for_one_tab(operator, demo):
     page = await operator(extra_http_headers=ELSEWHERE)
     await expect(page.locator("#door")).to_be_visible(timeout=MS)
     await expect(page.locator("#board")).to_be_hidden()
@@ -122,7 +124,7 @@ async def test_a_stranger_gets_a_door_and_a_token_opens_it_for_this_tab_alone(op
     ],
     ids=["made up", "a user's", "expired", "no token"],
 )
-async def test_a_wrong_token_is_said_to_be_and_why(operator, given, why):
+async def test_the_dashboard_explains_why_a_token_is_refused(operator, given, why):
     page = await operator(extra_http_headers=ELSEWHERE)
     await page.locator("#token").fill(given)
     await page.locator("#door-form button").click()
@@ -130,7 +132,7 @@ async def test_a_wrong_token_is_said_to_be_and_why(operator, given, why):
     await expect(page.locator("#board")).to_be_hidden()
 
 
-async def test_a_token_that_ends_meanwhile_closes_the_door(operator):
+async def test_the_dashboard_asks_for_a_new_token_when_the_token_expires(operator):
     page = await operator(extra_http_headers=ELSEWHERE)
     await page.locator("#token").fill(token("ops", "service", ttl=6))
     await page.locator("#door-form button").click()
@@ -139,7 +141,7 @@ async def test_a_token_that_ends_meanwhile_closes_the_door(operator):
     await expect(page.locator("#board")).to_be_hidden()
 
 
-async def test_where_nothing_can_be_kept_it_works_until_the_page_is_left(operator):
+async def test_the_dashboard_works_without_session_storage(operator):
     page = await operator("/healthz", extra_http_headers=ELSEWHERE)
     await page.context.add_init_script(
         "Object.defineProperty(window, 'sessionStorage', { get() { throw new DOMException('no', 'SecurityError'); } });"
@@ -150,13 +152,13 @@ async def test_where_nothing_can_be_kept_it_works_until_the_page_is_left(operato
     await is_live(page)
 
 
-async def test_on_a_phone_nothing_is_wider_than_the_screen(operator):
+async def test_the_dashboard_fits_a_phone_screen(operator):
     page = await operator(**PHONE)
     await is_live(page)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_it_asks_nothing_while_nobody_looks_and_catches_up(operator):
+async def test_a_hidden_dashboard_sends_no_requests_and_catches_up_when_shown(operator):
     page = await operator()
     await is_live(page)
     await page.evaluate(
@@ -172,7 +174,7 @@ async def test_it_asks_nothing_while_nobody_looks_and_catches_up(operator):
     assert asked
 
 
-async def test_the_time_the_charts_show_can_be_chosen_with_the_keyboard(operator):
+async def test_the_time_span_of_the_charts_can_be_chosen_with_the_keyboard(operator):
     page = await operator()
     await is_live(page)
     longer = page.locator("#span button", has_text="30 minutes")

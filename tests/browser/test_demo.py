@@ -1,4 +1,4 @@
-"""Two people, two browsers, one server: what each sees of the other."""
+"""Two users, two browsers, one server: what each sees of the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.browser.stage import MS, PHONE
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_choose_who_you_are(come):
+async def test_a_visitor_chooses_a_user(come):
     ana = await come("ana")
     tab = await ana.tab("")
     await expect(tab.at("#faces a")).to_have_text(["AAna", "BBo", "CChen", "DDara"])
@@ -25,7 +25,7 @@ async def test_choose_who_you_are(come):
     await expect(tab.at("#hint")).to_be_hidden(timeout=MS)
 
 
-async def test_one_comes_is_busy_says_so_hides_and_signs_out(come):
+async def test_connecting_busy_custom_status_hiding_and_sign_out_are_shown_to_a_friend(come):
     ana, bo = await (await come("ana")).tab(), await come("bo")
     await ana.sees("bo", "offline")
     bo = await bo.tab()
@@ -61,7 +61,7 @@ async def test_one_comes_is_busy_says_so_hides_and_signs_out(come):
     await ana.sees("bo", "online")
 
 
-async def test_one_does_nothing_for_five_minutes_then_moves(come):
+async def test_a_user_is_away_after_five_idle_minutes_and_online_after_moving_the_mouse(come):
     ana = await (await come("ana")).tab()
     bo = await (await come("bo")).tab(clock=True)
     await ana.sees("bo", "online")
@@ -72,7 +72,7 @@ async def test_one_does_nothing_for_five_minutes_then_moves(come):
     await ana.sees("bo", "online")
 
 
-async def test_typing_is_seen_where_it_is_meant_and_only_there(come):
+async def test_typing_is_shown_only_in_the_addressed_conversation(come):
     ana, bo, chen = [await (await come(user)).tab() for user in ("ana", "bo", "chen")]
     await ana.sees("bo", "online")
     await chen.sees("bo", "online")
@@ -92,7 +92,7 @@ async def test_typing_is_seen_where_it_is_meant_and_only_there(come):
     await expect(chen.at("#typing-text")).to_be_empty(timeout=MS)
 
 
-async def test_messages_go_from_tab_to_tab_of_one_browser(come):
+async def test_messages_pass_between_tabs_of_one_browser(come):
     one = await come("ana")
     ana, bo = await one.tab(), await one.tab("user=bo")
     await ana.sees("bo", "online")
@@ -123,7 +123,7 @@ async def test_a_block_hides_both_from_each_other_until_it_is_lifted(come):
     await bo.sees("ana", "online")
 
 
-async def test_preferences_are_kept_and_hide_at_once(come):
+async def test_a_saved_visibility_preference_takes_effect_at_once(come):
     ana, bo = [await (await come(user)).tab() for user in ("ana", "bo")]
     await bo.sees("ana", "online")
     await ana.at("#edit").click()
@@ -139,7 +139,7 @@ async def test_preferences_are_kept_and_hide_at_once(come):
     await bo.sees("ana", "online")
 
 
-async def test_a_tab_that_is_closed_and_opened_again_does_not_flicker(come):
+async def test_closing_and_reopening_a_tab_shows_no_change(come):
     ana = await (await come("ana")).tab()
     person = await come("bo")
     bo = await person.tab()
@@ -155,7 +155,7 @@ async def test_a_tab_that_is_closed_and_opened_again_does_not_flicker(come):
     assert await record.looks() == ["online", "busy"]
 
 
-async def test_two_tabs_share_one_socket_and_pass_it_on(come):
+async def test_two_tabs_share_one_socket_and_the_second_takes_over(come):
     viewer = await (await come("bo")).tab()
     ana = await come("ana")
     one, two = await ana.tab(), await ana.tab()
@@ -173,7 +173,7 @@ async def test_two_tabs_share_one_socket_and_pass_it_on(come):
     assert await record.looks() == ["online", "busy"]
 
 
-async def test_everything_by_keyboard(come):
+async def test_the_demo_is_usable_with_the_keyboard_alone(come):
     ana, bo = [await (await come(user)).tab() for user in ("ana", "bo")]
     await ana.sees("bo", "online")
     await bo.sees("ana", "online")
@@ -206,7 +206,7 @@ async def test_everything_by_keyboard(come):
     await expect(ana.at("#mine")).to_be_hidden()
 
 
-async def test_on_a_phone_one_thing_at_a_time(come):
+async def test_the_demo_shows_one_pane_at_a_time_on_a_phone(come):
     bo = await (await come("bo")).tab()
     ana = await (await come("ana", **PHONE)).tab()
     await ana.sees("bo", "online")
@@ -225,7 +225,7 @@ async def test_on_a_phone_one_thing_at_a_time(come):
     await expect(ana.at("#mine-save")).to_be_in_viewport()
 
 
-async def test_what_a_screen_reader_is_told(come):
+async def test_a_screen_reader_gets_roles_names_and_labels(come):
     await (await come("bo")).tab()
     ana = await (await come("ana")).tab()
     await ana.sees("bo", "online")

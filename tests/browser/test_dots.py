@@ -1,4 +1,4 @@
-"""Five thousand dots on one page of an application, without the demo: with room for all of them, and without."""
+"""Five thousand dots on one page of an application, with and without a sufficient subscription limit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COUNT = """() => {
 async def crowd(
     tmp_path_factory, browser: Browser, request
 ) -> AsyncIterator[tuple[Server, Page, list[str], list[str]]]:
-    """Everybody may see everybody; a hundred of them are here. The page, what it sent and what it failed with."""
+    """Open relations; a hundred of the users are connected. Yields the server, the page, its frames and its errors."""
     settings = {"relations": "open", "dead_after": 600, "beat_every": 30, "max_subscriptions": request.param}
     server = await Server(tmp_path_factory.mktemp("crowd"), settings).start()
     page = await browser.new_page()
@@ -82,13 +82,13 @@ async def shows(page: Page, counts: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("crowd", [6_000], indirect=True)
-async def test_five_thousand_dots_are_right_and_stay_so(crowd):
+async def test_five_thousand_dots_show_the_right_status_through_changes(crowd):
     server, page, sent, _ = crowd
     await shows(page, {"online": 100, "offline": 4_900})
     assert len(sent) < 15, "asked for one by one"
     await beat(server, range(100, 1_100))
     await shows(page, {"online": 1_100, "offline": 3_900})
-    # They scroll out of sight and back: nobody is asked for twice, nobody is forgotten.
+    # They scroll out of view and back: no user is subscribed twice, none is dropped.
     await page.evaluate("document.body.replaceChildren(...[...document.body.children].reverse())")
     await beat(server, range(1_000), activity_type="idle")
     await shows(page, {"online": 100, "away": 1_000, "offline": 3_900})
@@ -98,12 +98,12 @@ async def test_five_thousand_dots_are_right_and_stay_so(crowd):
 
 
 @pytest.mark.parametrize("crowd", [500], indirect=True)
-async def test_more_dots_than_the_server_lets_one_watch_are_unknown_not_offline(crowd):
+async def test_dots_over_the_subscription_limit_are_unknown_not_offline(crowd):
     _, page, sent, _ = crowd
     await shows(page, {"online": 100, "offline": 400, "unknown": 4_500})
-    # Who has not been answered yet is unknown, too.
+    # A user without an answer yet is unknown, too.
     await page.wait_for_function("here.get('user-4999').denied === 'too_many_subscriptions'")
-    # When there is room again, those who did not fit are asked for, once.
+    # When there is room again, the denied users are subscribed once.
     await page.evaluate("for (const dot of [...document.querySelectorAll('green-dot')].slice(0, 50)) dot.remove()")
     await shows(page, {"online": 50, "offline": 450, "unknown": 4_450})
     assert len(sent) < 40

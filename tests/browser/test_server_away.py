@@ -1,4 +1,4 @@
-"""An application whose pages work while herenow does not: never there, for long, and then it is."""
+"""An application whose pages work without herenow: the server is missing for a long time, then it starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE = """<!doctype html><green-dot user="bo"></green-dot>
 MINUTES = 20
 
 
-async def test_a_page_waits_for_a_server_with_patience_and_finds_it(tmp_path, browser):
+async def test_a_page_retries_until_the_server_is_reachable(tmp_path, browser):
     site, port = Site(), free_port()
     await site.start(free_port())
     url = f"http://127.0.0.1:{port}"

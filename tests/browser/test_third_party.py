@@ -1,4 +1,4 @@
-"""herenow at another site than the page: as a third party, which browsers trust less and less."""
+"""herenow at another site than the page: a third party, which browsers restrict more and more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGE = """<!doctype html><green-dot user="bo"></green-dot>
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def here(tmp_path) -> AsyncIterator[tuple[Server, Site]]:
-    """The server, and a page at another origin that it lets in."""
+    """The server, and a page at another origin that it allows."""
     site = Site()
     await site.start(free_port())
     origins = f"{site.url},{site.url.replace('127.0.0.1', 'localhost')}"
@@ -47,7 +47,7 @@ async def here(tmp_path) -> AsyncIterator[tuple[Server, Site]]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def strict(tmp_path) -> AsyncIterator[BrowserContext]:
-    """A browser whose user has switched third-party cookies off."""
+    """A browser with third-party cookies disabled."""
     profile = tmp_path / "profile" / "Default"
     profile.mkdir(parents=True)
     (profile / "Preferences").write_text(json.dumps(NO_THIRD_PARTIES))
@@ -76,7 +76,7 @@ async def test_a_server_at_another_site_needs_no_cookie(here, strict):
     server, site = here
     page = await strict.new_page()
     errors = watched(page)
-    elsewhere = site.url.replace("127.0.0.1", "localhost")  # to a browser, another site than the server's
+    elsewhere = site.url.replace("127.0.0.1", "localhost")  # for a browser, another site than the server's
     await strict.add_cookies([{"name": "user", "value": "ana", "url": elsewhere}])
     await page.goto(elsewhere + "/")
     await works(page)
@@ -86,8 +86,8 @@ async def test_a_server_at_another_site_needs_no_cookie(here, strict):
     assert errors == []
 
 
-async def test_a_page_in_a_frame_of_another_site_may_remember_nothing_and_works(here, strict):
-    """As in an embedded widget: its storage is refused or forgotten, and its tabs cannot find each other."""
+async def test_a_page_in_a_third_party_frame_without_storage_works(here, strict):
+    """As in an embedded widget: storage is refused or lost, and tabs cannot find each other."""
     server, site = here
     page = await strict.new_page()
     errors = watched(page)

@@ -1,4 +1,4 @@
-"""What a page shows when something is wrong: that it is, and never a wrong dot."""
+"""A page shows that something is wrong, and never a wrong dot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from herenow.transport.auth import mint
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_the_node_is_killed_and_comes_back_under_the_page(come, demo):
+async def test_a_page_recovers_after_the_node_was_killed_and_restarted(come, demo):
     ana, bo = [await (await come(user)).tab() for user in ("ana", "bo")]
     await ana.sees("bo", "online")
     await bo.sees("ana", "online")
@@ -30,12 +30,12 @@ async def test_the_node_is_killed_and_comes_back_under_the_page(come, demo):
     await restart(demo)
     for tab in (ana, bo):
         await expect(tab.at("#banner")).to_be_hidden(timeout=MS)
-    await ana.sees("bo", "busy")  # the choice outlived the node
+    await ana.sees("bo", "busy")  # the mode survived the restart
     await bo.choose("auto")
     await ana.sees("bo", "online")
 
 
-async def test_a_choice_made_while_the_node_is_away_is_made_when_it_is_back(come, demo):
+async def test_a_mode_chosen_while_the_node_is_away_is_applied_when_it_returns(come, demo):
     ana, bo = [await (await come(user)).tab() for user in ("ana", "bo")]
     await ana.sees("bo", "online")
     await demo.stop()
@@ -45,7 +45,7 @@ async def test_a_choice_made_while_the_node_is_away_is_made_when_it_is_back(come
     await ana.sees("bo", "away")
 
 
-async def test_a_refused_token_is_said_tried_a_few_times_and_replaced_on_demand(come, demo):
+async def test_a_refused_token_is_reported_retried_a_few_times_and_replaced_on_demand(come, demo):
     person = await come("bo")
     asked = 0
 
@@ -56,16 +56,16 @@ async def test_a_refused_token_is_said_tried_a_few_times_and_replaced_on_demand(
         await route.fulfill(body=token)
 
     await person.context.route("**/demo/token/*", wrong)
-    await person.context.add_init_script("Math.random = () => 0.01;")  # waits are short
+    await person.context.add_init_script("Math.random = () => 0.01;")  # short waits
     bo = await person.tab()
     await bo.reads("#banner", "The server refuses the token")
-    assert len(person.sockets) == 4  # and no storm
+    assert len(person.sockets) == 4  # few attempts
     await person.context.unroute("**/demo/token/*")
     await bo.at("#banner-act").click()
     await bo.is_connected()
 
 
-async def test_a_back_end_that_gives_no_token_is_asked_again_until_it_does(come):
+async def test_the_client_asks_the_back_end_for_a_token_until_it_gets_one(come):
     person = await come("bo")
     asked = 0
 
@@ -86,7 +86,7 @@ async def test_a_back_end_that_gives_no_token_is_asked_again_until_it_does(come)
 
 
 @pytest.mark.parametrize("hours", [-26, 26])
-async def test_a_clock_that_is_wrong_by_a_day_changes_nothing(come, hours):
+async def test_a_browser_clock_wrong_by_a_day_has_no_effect(come, hours):
     ana = await (await come("ana")).tab()
     person = await come("bo")
     await person.context.add_init_script(f"const now = Date.now; Date.now = () => now() + {hours} * 3_600_000;")
@@ -119,7 +119,7 @@ for (const name of ["localStorage", "sessionStorage", "indexedDB"]) Object.defin
     ],
     ids=["storage", "channels", "no locks", "locks"],
 )
-async def test_where_a_browser_forbids_to_remember_or_to_share_it_works_all_the_same(come, more):
+async def test_the_demo_works_without_storage_and_without_broadcast_channel(come, more):
     ana = await (await come("ana")).tab()
     person = await come("bo")
     await person.context.add_init_script(FORBIDDEN + more)
@@ -146,7 +146,7 @@ ODD = [
 ]
 
 
-async def test_ids_with_odd_characters_are_people_like_others(come, demo):
+async def test_user_ids_with_special_characters_work_in_the_demo(come, demo):
     ana_id, *others = ODD
     for other in others:
         for a, b in ((ana_id, other), (other, ana_id)):
@@ -170,6 +170,6 @@ async def test_ids_with_odd_characters_are_people_like_others(come, demo):
 
 
 async def restart(server: Server) -> None:
-    """At the same address."""
+    """Restart at the same address."""
     server._settings["port"] = urlsplit(server.url).port
     await server.start()

@@ -1,4 +1,4 @@
-"""Commands run as an operator runs them: in an empty folder, with nothing configured."""
+"""Commands run as an operator runs them: in an empty folder, without configuration."""
 
 import os
 

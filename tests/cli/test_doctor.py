@@ -1,4 +1,4 @@
-"""`herenow doctor` says what to fix, and changes nothing."""
+"""`herenow doctor` reports what to fix, and changes nothing."""
 
 import hashlib
 import hmac
@@ -28,14 +28,14 @@ def enough_files(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (EXPECTED_FILES, EXPECTED_FILES))
 
 
-def test_a_fresh_machine_is_fine_and_stays_untouched(herenow):
+def test_doctor_accepts_a_fresh_machine_and_creates_no_files(herenow):
     result = herenow("doctor")
     assert result.exit_code == 0
     assert "problem" not in result.stdout
     assert list(Path().iterdir()) == []
 
 
-def test_a_ledger_in_use_is_fine(herenow):
+def test_doctor_accepts_an_existing_ledger(herenow):
     herenow("migrate")
     result = herenow("doctor")
     assert result.exit_code == 0
@@ -43,7 +43,7 @@ def test_a_ledger_in_use_is_fine(herenow):
     assert "Up to date" in result.stdout
 
 
-def test_a_ledger_of_a_newer_version_is_a_problem(herenow):
+def test_doctor_reports_a_ledger_of_a_newer_version(herenow):
     herenow("migrate")
     with closing(sqlite3.connect("herenow.db")) as db:
         db.execute("update herenow_schema set version_num = '9999'")
@@ -53,7 +53,7 @@ def test_a_ledger_of_a_newer_version_is_a_problem(herenow):
     assert "run the version that wrote it" in " ".join(result.stdout.split())
 
 
-def test_an_empty_ledger_file_is_an_advice(herenow):
+def test_doctor_gives_advice_on_an_empty_ledger_file(herenow):
     Path("herenow.db").touch()
     result = herenow("doctor")
     assert result.exit_code == 0
@@ -61,26 +61,26 @@ def test_an_empty_ledger_file_is_an_advice(herenow):
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.mkdir(), lambda path: path.write_bytes(b"no database" * 99)])
-def test_a_ledger_that_is_no_database_is_a_problem(herenow, spoil):
+def test_doctor_reports_a_ledger_that_is_not_a_database(herenow, spoil):
     spoil(Path("herenow.db"))
     result = herenow("doctor")
     assert result.exit_code == 1
     assert "herenow.db cannot be used" in result.stdout
 
 
-def test_a_missing_folder_is_a_problem(herenow):
+def test_doctor_reports_a_missing_folder(herenow):
     result = herenow("doctor", "--ledger", "sqlite:///no/herenow.db")
     assert result.exit_code == 1
     assert "cannot be created" in result.stdout
 
 
-def test_a_ledger_in_memory_is_an_advice(herenow):
+def test_doctor_gives_advice_on_a_ledger_in_memory(herenow):
     result = herenow("doctor", "--ledger", "sqlite://")
     assert result.exit_code == 0
     assert "end with the process" in result.stdout
 
 
-def test_a_secret_that_others_may_read_is_a_problem(herenow):
+def test_doctor_reports_a_secret_file_readable_by_others(herenow):
     herenow("token", "ana")
     Path("herenow.secret").chmod(0o644)
     result = herenow("doctor")
@@ -88,11 +88,11 @@ def test_a_secret_that_others_may_read_is_a_problem(herenow):
     assert "chmod 600" in result.stdout
 
 
-def test_a_wrong_setting_is_exit_code_2(herenow):
+def test_doctor_exits_with_2_on_a_wrong_setting(herenow):
     assert herenow("doctor", "--dead-after", "1").exit_code == 2
 
 
-def test_an_unknown_variable_is_an_advice(herenow, monkeypatch):
+def test_doctor_gives_advice_on_an_unknown_variable(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_PROT", "1")
     result = herenow("doctor")
     assert result.exit_code == 0
@@ -110,17 +110,17 @@ def test_an_unknown_variable_is_an_advice(herenow, monkeypatch):
         (resource.RLIM_INFINITY, Weight.FINE),
     ],
 )
-def test_every_connection_needs_a_file(limit, weight):
+def test_doctor_checks_the_file_descriptor_limit(limit, weight):
     (finding,) = files(limit)
     assert finding.weight is weight
 
 
-def test_a_clock_that_lost_its_battery_is_a_problem():
+def test_doctor_reports_a_clock_in_1970():
     (finding,) = clock(None, 3600.0)
     assert finding.weight is Weight.PROBLEM
 
 
-def test_a_clock_behind_the_ledger_is_a_problem(tmp_path):
+def test_doctor_reports_a_clock_behind_the_ledger(tmp_path):
     path = tmp_path / "herenow.db"
     path.touch()
     os.utime(path, (NOW, NOW))
@@ -128,7 +128,7 @@ def test_a_clock_behind_the_ledger_is_a_problem(tmp_path):
     assert [finding.weight for finding in clock(path, NOW)] == [Weight.FINE]
 
 
-def test_the_keys_of_an_issuer_are_looked_at(herenow):
+def test_doctor_lists_the_usable_keys_of_an_issuer(herenow):
     Path("jwks.json").write_bytes(jwks(public_jwk("ES256"), public_jwk("EdDSA"), {"kty": "oct", "k": "eA"}))
     result = herenow("doctor", "--jwks-file", "jwks.json")
     said = " ".join(result.stdout.split())
@@ -141,7 +141,7 @@ def test_the_keys_of_an_issuer_are_looked_at(herenow):
     assert "made for others" not in " ".join(named.stdout.split())
 
 
-def test_keys_that_cannot_be_had_are_a_problem(herenow):
+def test_doctor_reports_keys_that_cannot_be_loaded(herenow):
     Path("jwks.json").write_text("{}")
     for where in (["--jwks-file", "jwks.json"], ["--jwks-url", "http://user:hunter2@127.0.0.1:1/jwks"]):
         result = herenow("doctor", *where)
@@ -150,22 +150,22 @@ def test_keys_that_cannot_be_had_are_a_problem(herenow):
         assert "hunter2" not in result.stdout
 
 
-# --- What nodes that share a store must agree on
+# --- Terms that nodes on one store must agree on
 
 
 def agreed(**flags):
-    """(weight, the sentence's first words) against a node with the default settings, a ledger and a secret of its own."""
+    """[(weight, sentence)] compared with a node that has default settings, another ledger and another secret."""
     settings = load({"engine": "redis://127.0.0.1:1", **flags}, None)
     theirs = agreed_terms(load({}, None), "theirs", "y" * 32) | {"buckets per shard": "9"}
     return [(finding.weight, finding.sentence) for finding in agreement(settings, theirs)]
 
 
-def test_a_store_that_nobody_has_used_agrees_with_everybody():
+def test_doctor_finds_no_disagreement_on_an_unused_store():
     assert [*agreement(load({}, None), {})] == []
     assert list(Path().iterdir()) == []
 
 
-def test_a_ledger_and_a_secret_that_would_be_made_at_the_start_are_not_those_in_use_and_are_not_made():
+def test_doctor_reports_a_missing_ledger_and_secret_that_differ_from_the_nodes_in_use():
     assert [weight for weight, _ in agreed()] == [Weight.PROBLEM] * 2
     ledger, secret = (sentence for _, sentence in agreed())
     assert ledger.startswith("The ledger sqlite:///herenow.db does not exist yet")
@@ -173,17 +173,17 @@ def test_a_ledger_and_a_secret_that_would_be_made_at_the_start_are_not_those_in_
     assert list(Path().iterdir()) == []
 
 
-def test_the_ledger_of_the_process_is_nobody_elses():
+def test_doctor_reports_that_a_ledger_in_memory_is_not_shared():
     [(_, ledger)] = agreed(ledger="sqlite://", secret="y" * 32)
     assert ledger.startswith("The ledger sqlite:// does not exist yet")
 
 
-def test_a_ledger_that_cannot_be_read_is_left_to_what_is_said_of_it():
+def test_doctor_does_not_compare_a_ledger_that_cannot_be_read():
     Path("herenow.db").write_bytes(b"no database" * 99)
     assert [weight for weight, _ in agreed(secret="y" * 32)] == [Weight.FINE]
 
 
-def test_a_secret_that_was_made_earlier_is_compared(herenow):
+def test_doctor_compares_the_generated_secret_with_that_of_the_nodes(herenow):
     herenow("token", "ana")
     settings = load({}, None)
     theirs = {"secret": agreed_terms(settings, "", Path("herenow.secret").read_text().strip())["secret"]}
@@ -196,7 +196,7 @@ def test_a_secret_that_was_made_earlier_is_compared(herenow):
 
 
 class Answering(BaseHTTPRequestHandler):
-    """An application in a thread. Its class says how it behaves."""
+    """An application in a thread; class attributes define its behaviour."""
 
     checks = True
     related = False
@@ -225,7 +225,7 @@ SHARED = "shared by herenow and the application, long enough"
 
 @pytest.fixture
 def asked(herenow, monkeypatch):
-    """Run the doctor against an application of this class."""
+    """Runs doctor against an application of this class."""
 
     def run(kind):
         with HTTPServer(("127.0.0.1", 0), kind) as server:
@@ -243,7 +243,7 @@ def asked(herenow, monkeypatch):
     return run
 
 
-def test_an_application_that_answers_and_checks_is_fine(asked):
+def test_doctor_accepts_an_application_that_answers_and_checks_signatures(asked):
     code, said = asked(Answering)
     assert code == 0
     assert "/ answers." in said
@@ -261,15 +261,15 @@ def test_an_application_that_answers_and_checks_is_fine(asked):
         ({"status": 401}, "is relations_secret the same there?"),
     ],
 )
-def test_an_application_that_must_be_fixed_is_a_problem(asked, behaviour, sentence):
+def test_doctor_reports_an_application_with_wrong_behaviour(asked, behaviour, sentence):
     code, said = asked(type("Wrong", (Answering,), behaviour))
     assert code == 1
     assert sentence in said
 
 
-def test_no_application_at_all_is_a_problem(herenow, monkeypatch):
+def test_doctor_reports_an_unreachable_application(herenow, monkeypatch):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         monkeypatch.setenv("HERENOW_RELATIONS", f"http://127.0.0.1:{taken.getsockname()[1]}/")
         monkeypatch.setenv("HERENOW_RELATIONS_SECRET", SHARED)
         result = herenow("doctor")
@@ -277,7 +277,7 @@ def test_no_application_at_all_is_a_problem(herenow, monkeypatch):
     assert "does not say who is related" in result.stdout
 
 
-def test_that_everybody_sees_everybody_is_pointed_out(herenow, monkeypatch):
+def test_doctor_points_out_open_relations(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_RELATIONS", "open")
     result = herenow("doctor")
     assert result.exit_code == 0

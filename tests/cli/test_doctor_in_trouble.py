@@ -1,5 +1,6 @@
-"""`herenow doctor` in a moment of trouble: real stores, ledgers and nodes that are killed, frozen, full or read-only. One
-sentence each that says what to do, and an exit code that says how bad it is."""
+"""`herenow doctor` during failures: real stores, ledgers and nodes that are killed, frozen, full or read-only. Each
+gets one sentence with a remedy, and the exit code tells the severity.
+"""
 
 import asyncio
 import os
@@ -36,7 +37,7 @@ def empty(request):
 
 
 async def doctor(**settings):
-    """(exit code, what it said, without breaks)"""
+    """(exit code, output without line breaks)"""
     env = {name: value for name, value in os.environ.items() if not name.startswith("HERENOW_")}
     env |= {"HERENOW_SECRET": SECRET, "COLUMNS": "1000"}
     env |= {f"HERENOW_{name.upper()}": str(value) for name, value in settings.items()}
@@ -58,7 +59,7 @@ async def doctor(**settings):
 
 
 def found(text, weight, subject):
-    """The sentences of that weight about that subject."""
+    """Sentences of this weight about this subject."""
     return [
         line[9 + 14 :].strip() for line in text.splitlines() if line.startswith(weight) and line[8:].startswith(subject)
     ]
@@ -77,7 +78,7 @@ async def engine(url):
 # --- The store
 
 
-async def test_a_store_that_is_well_takes_writes(valkey):
+async def test_doctor_accepts_a_healthy_store(valkey):
     code, text = await doctor(engine=valkey.url, port=0)
     assert code == 0
     assert found(text, "ok", "engine") == [f"{valkey.url} answers and takes writes."]
@@ -85,9 +86,9 @@ async def test_a_store_that_is_well_takes_writes(valkey):
     assert valkey.client.dbsize() == 0
 
 
-async def test_a_store_that_is_full_is_a_problem_and_one_that_soon_will_be_an_advice(valkey):
+async def test_doctor_reports_a_full_store_and_advises_on_a_nearly_full_one(valkey):
     valkey.client.rpush("other", *[bytes(1 << 10)] * 100)
-    for number in range(300):  # so that a connection more or less is no part of it
+    for number in range(300):  # so that a few connections do not matter
         valkey.client.copy("other", f"other:{number}")
     used = valkey.client.info("memory")["used_memory"]
     try:
@@ -104,7 +105,7 @@ async def test_a_store_that_is_full_is_a_problem_and_one_that_soon_will_be_an_ad
         valkey.client.flushall()
 
 
-async def test_a_store_without_enough_replicas_takes_no_writes(valkey):
+async def test_doctor_reports_a_store_with_too_few_replicas(valkey):
     try:
         valkey.client.config_set("min-replicas-to-write", 1)
         code, text = await doctor(engine=valkey.url, port=0)
@@ -116,14 +117,14 @@ async def test_a_store_without_enough_replicas_takes_no_writes(valkey):
     assert "min-replicas-to-write" in sentence
 
 
-async def test_a_replica_is_a_problem(valkey):
+async def test_doctor_reports_a_replica(valkey):
     with running("--replicaof", f"127.0.0.1 {valkey.port}") as replica:
         code, text = await doctor(engine=replica.url, port=0)
     assert code == 1
     assert "is a replica and takes no writes" in text
 
 
-async def test_a_store_that_forgets_is_a_problem():
+async def test_doctor_reports_a_store_that_evicts_keys():
     with running("--maxmemory-policy", "volatile-lru") as server:
         server.client.config_set("maxmemory", server.client.info("memory")["used_memory"] + 300_000)
         for number in range(2_000):
@@ -136,7 +137,7 @@ async def test_a_store_that_forgets_is_a_problem():
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
-async def test_a_store_that_is_away_is_a_problem_and_the_rest_is_looked_at_all_the_same(how):
+async def test_doctor_reports_an_unreachable_store_and_still_runs_the_other_checks(how):
     with running() as server:
         if how == "frozen":
             server.stop_the_clock()
@@ -149,7 +150,7 @@ async def test_a_store_that_is_away_is_a_problem_and_the_rest_is_looked_at_all_t
     assert found(text, "ok", "clock")
 
 
-async def test_a_master_that_has_just_taken_over_and_has_nobody_behind_it_is_an_advice():
+async def test_doctor_advises_on_a_master_without_replicas_after_a_failover():
     with closing(SentinelGroup(down_after=500)) as group:
         group.start()
         code, text = await doctor(engine=group.url, port=0)
@@ -159,18 +160,18 @@ async def test_a_master_that_has_just_taken_over_and_has_nobody_behind_it_is_an_
         async with asyncio.timeout(PATIENCE):
             while group.replica.client.info("replication")["role"] != "master" or code:
                 await asyncio.sleep(0.1)
-            while "has no replica that follows it" not in text:  # until the sentinels agree who it is
+            while "has no replica that follows it" not in text:  # until the sentinels agree on the master
                 code, text = await doctor(engine=group.url, port=0)
     assert code == 0
 
 
-# --- The nodes on it
+# --- Nodes on the store
 
 TIMINGS = {"beat_every": 1, "dead_after": 2, "grace": 1, "node_lease": 9}
-"""Of the nodes here: whoever is to be let in beside them has the same."""
+"""Timings of these nodes; another node must have the same."""
 
 
-async def test_what_the_nodes_on_a_store_would_refuse_is_said_before_and_nothing_is_written(valkey, tmp_path):
+async def test_doctor_reports_settings_the_nodes_on_a_store_would_refuse_and_writes_nothing(valkey, tmp_path):
     server = await Server(tmp_path, {"engine": valkey.url, **TIMINGS}).start()
     same = {"engine": valkey.url, "port": 0, "ledger": f"sqlite:///{server.ledger}", **TIMINGS}
     agreed = valkey.client.hgetall("{herenow}:terms")
@@ -195,12 +196,12 @@ async def test_what_the_nodes_on_a_store_would_refuse_is_said_before_and_nothing
 
         await _assert_a_new_ledger_is_refused(same, tmp_path / "other")
         assert valkey.client.hgetall("{herenow}:terms") == agreed
-        # A new store takes some seconds until it is whole.
+        # A new store needs some seconds until it is settled.
         await _until(server, lambda troubles: not troubles)
     finally:
         await server.kill()
 
-    # What it advises helps.
+    # The advice of doctor works.
     valkey.client.hdel("{herenow}:terms", "grace")
     code, text = await doctor(**same | {"grace": 7})
     assert code == 0, text
@@ -209,14 +210,14 @@ async def test_what_the_nodes_on_a_store_would_refuse_is_said_before_and_nothing
 
 
 async def _until(server, wanted):
-    """What the node says of itself is what is wanted."""
+    """Wait until the node's own problems satisfy `wanted`."""
     async with asyncio.timeout(PATIENCE):
         while not wanted({each["what"] for each in (await server.rest("GET", "/stats"))["degraded"]}):
             await asyncio.sleep(0.1)
 
 
 async def _assert_a_new_ledger_is_refused(same, folder):
-    """One that does not exist yet, and one that does."""
+    """A ledger that does not exist yet, and an existing one."""
     folder.mkdir()
     other = {**same, "ledger": f"sqlite:///{folder}/herenow.db"}
     code, text = await doctor(**other)
@@ -243,7 +244,7 @@ async def _started(folder, settings):
         await server.kill()
 
 
-async def test_a_node_that_does_not_renew_beside_others_that_do_is_a_problem(valkey):
+async def test_doctor_reports_a_node_that_stopped_renewing_its_lease(valkey):
     async with engine(valkey.url) as opened:
         now = await opened.store_time()
         await opened.renew(Lease("lives", 1, now), begins=True)
@@ -264,7 +265,7 @@ async def test_a_node_that_does_not_renew_beside_others_that_do_is_a_problem(val
     assert re.search(r"\d+ of 16 lost what they held", "".join(found(text, "problem", "shards")))
 
 
-async def test_a_node_that_was_alone_is_taken_over_by_the_next_one(valkey):
+async def test_doctor_advises_that_the_next_node_takes_over_from_a_single_dead_node(valkey):
     async with engine(valkey.url) as opened:
         await opened.renew(Lease("alone", 1, await opened.store_time() - 60_000), begins=True)
     code, text = await doctor(engine=valkey.url, port=0)
@@ -273,7 +274,7 @@ async def test_a_node_that_was_alone_is_taken_over_by_the_next_one(valkey):
     assert "the next one that starts takes over its users" in sentence
 
 
-async def test_nodes_that_freeze_are_found_by_their_leases_and_by_asking(valkey, tmp_path):
+async def test_doctor_finds_frozen_nodes_by_lease_and_by_request(valkey, tmp_path):
     server = await Server(tmp_path, {"engine": valkey.url, **TIMINGS}).start()
     port = int(server.url.rpartition(":")[2])
     settings = {"engine": valkey.url, "port": port, "ledger": f"sqlite:///{server.ledger}", **TIMINGS}
@@ -300,8 +301,8 @@ async def test_nodes_that_freeze_are_found_by_their_leases_and_by_asking(valkey,
         await server.kill()
 
 
-async def test_what_a_node_suffers_from_is_said_with_what_to_do(valkey, tmp_path):
-    """The store is full under it."""
+async def test_doctor_reports_the_problems_of_a_node_with_a_remedy(valkey, tmp_path):
+    """The node's store is full."""
     server = await Server(tmp_path, {"engine": valkey.url, "node_lease": 3}).start()
     port = int(server.url.rpartition(":")[2])
     try:
@@ -322,7 +323,7 @@ async def test_what_a_node_suffers_from_is_said_with_what_to_do(valkey, tmp_path
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed", "read-only"])
-async def test_a_ledger_in_trouble_is_said_by_the_doctor_and_by_the_node(fragile_postgres, fragile_url, tmp_path, how):
+async def test_doctor_and_the_node_report_a_failing_ledger(fragile_postgres, fragile_url, tmp_path, how):
     server = await Server(tmp_path, {"ledger": fragile_url}).start()
     settings = {"ledger": fragile_url, "port": int(server.url.rpartition(":")[2])}
     name = fragile_url.rpartition("/")[2]
@@ -336,7 +337,7 @@ async def test_a_ledger_in_trouble_is_said_by_the_doctor_and_by_the_node(fragile
             await fragile_postgres.sql(
                 f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
             )
-        async with server.client("ana") as ana:  # who leaves has something to be written
+        async with server.client("ana") as ana:  # a user who leaves causes a write
             await ana.send("presence.set", mode="busy")
         async with asyncio.timeout(PATIENCE):
             while not (await server.rest("GET", "/stats"))["degraded"]:
@@ -358,11 +359,11 @@ async def test_a_ledger_in_trouble_is_said_by_the_doctor_and_by_the_node(fragile
     ("free", "weights"),
     [(0, [Weight.PROBLEM]), (FULL_DISK, [Weight.ADVICE]), (LITTLE_ROOM - 1, [Weight.ADVICE]), (LITTLE_ROOM, [])],
 )
-def test_a_disk_without_room_is_said(tmp_path, free, weights):
+def test_doctor_reports_a_full_disk(tmp_path, free, weights):
     assert [finding.weight for finding in room(tmp_path / "herenow.db", free)] == weights
 
 
-# --- What follows from a node's numbers
+# --- Findings from statistics
 
 
 @pytest.mark.parametrize(
@@ -376,12 +377,12 @@ def test_a_disk_without_room_is_said(tmp_path, free, weights):
         ({"degraded": [{"what": "x", "detail": "Woe.", "fix": "Do this."}]}, Weight.PROBLEM, "Woe. Do this."),
     ],
 )
-def test_numbers_become_findings(given, weight, words):
+def test_statistics_become_findings(given, weight, words):
     first = next(iter(said("http://a:1", stats(**given))))
     assert first.weight is weight
     assert words in first.sentence
 
 
-def test_a_few_conflicts_are_everyday_life():
+def test_a_few_conflicts_are_no_finding():
     some = stats(per_second={"conflicts": 9.0, "changes": 1.0})
     assert [finding.weight for finding in said("http://a:1", some)] == [Weight.FINE]

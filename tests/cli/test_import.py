@@ -1,4 +1,4 @@
-"""`herenow import` puts a graph into the ledger, whole batches at a time."""
+"""`herenow import` writes a graph into the ledger, in whole batches."""
 
 import asyncio
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_standard_input_is_recognised_by_its_first_line(herenow, text):
         ("http://127.0.0.1:1/", "room,r,bob\n", "rooms are not kept here"),
     ],
 )
-def test_edges_that_nobody_would_look_at_are_not_imported(herenow, monkeypatch, relations, line, said):
+def test_edges_that_the_configured_relations_ignore_are_not_imported(herenow, monkeypatch, relations, line, said):
     monkeypatch.setenv("HERENOW_RELATIONS", relations)
     monkeypatch.setenv("HERENOW_RELATIONS_SECRET", "x" * 32)
     result = herenow("import", "-", stdin=line)
@@ -51,7 +51,7 @@ def test_edges_that_nobody_would_look_at_are_not_imported(herenow, monkeypatch, 
     assert contacts("ana") == []
 
 
-def test_rooms_are_imported_where_everybody_sees_everybody(herenow, monkeypatch):
+def test_rooms_are_imported_with_open_relations(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_RELATIONS", "open")
     assert herenow("import", "-", stdin="room,r,ana\n").exit_code == 0
     assert member("r", "ana")
@@ -63,7 +63,7 @@ def test_an_import_can_be_repeated(herenow):
     assert herenow("import", "graph.csv").stdout == "Imported 1 rows; 0 of them were new.\n"
 
 
-def test_an_empty_file_is_no_mistake(herenow):
+def test_an_empty_file_is_imported_without_an_error(herenow):
     Path("graph.csv").write_text("")
     assert herenow("import", "graph.csv").stdout == "Imported 0 rows; 0 of them were new.\n"
 
@@ -78,7 +78,7 @@ def test_a_bad_line_is_named_and_nothing_of_its_batch_is_written(herenow, monkey
     assert contacts("ana") == ["b1", "b2"]
 
 
-def test_a_missing_file_is_wrong_usage(herenow):
+def test_a_missing_file_is_a_usage_error(herenow):
     assert herenow("import", "no.csv").exit_code == 2
 
 

@@ -1,7 +1,6 @@
-"""A command imports what it uses: everybody who types one waits for the rest, and so does everybody behind a node that
-starts again.
+"""A command imports only what it uses, so that commands and restarts are fast.
 
-Python itself writes down what a process imports, if it is asked by a variable.
+An environment variable makes Python log what a process imports.
 """
 
 import os
@@ -24,14 +23,14 @@ ELSEWHERE = {
     "sqlalchemy.dialects.postgresql": "a ledger in PostgreSQL",
     "websockets": "the other implementation of WebSocket",
 }
-"""Heavy, and needed for something else than a node with a secret on memory:// and SQLite."""
+"""Heavy modules that a node with a secret on memory:// and SQLite does not need."""
 
 OF_A_NODE = {"picows", "prometheus_client", "sqlalchemy", "starlette", "structlog", "uvicorn", "uvloop"}
 
 
-async def test_a_plain_node_imports_nothing_for_what_it_was_not_asked(tmp_path):
+async def test_a_default_node_imports_no_module_of_unused_features(tmp_path):
     server = Server(tmp_path, {})
-    await (await server.start()).stop()  # which makes the ledger
+    await (await server.start()).stop()  # creates the ledger
     server.environment = ASKED
     await (await server.start()).stop()
     imported = imported_by(server.told())
@@ -40,7 +39,7 @@ async def test_a_plain_node_imports_nothing_for_what_it_was_not_asked(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["token", "ana"], ["--version"]])
-def test_a_command_that_only_prints_imports_no_node(tmp_path, arguments):
+def test_a_command_that_only_prints_does_not_import_the_node(tmp_path, arguments):
     run = subprocess.run(
         [sys.executable, "-m", "herenow.cli", *arguments],
         cwd=tmp_path,

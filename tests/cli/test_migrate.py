@@ -1,4 +1,4 @@
-"""`herenow migrate` brings a ledger up to date and says what it did."""
+"""`herenow migrate` brings a ledger up to date and reports it."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def test_an_empty_ledger_is_brought_up_to_date_once(herenow):
     assert second.stdout.startswith("The ledger is up to date")
 
 
-def test_a_ledger_that_cannot_be_opened_is_a_sentence(herenow):
+def test_a_ledger_that_cannot_be_opened_gives_one_error_line(herenow):
     Path("herenow.db").mkdir()
     result = herenow("migrate")
     assert result.exit_code in (1, 2)

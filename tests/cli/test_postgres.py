@@ -1,4 +1,4 @@
-"""Commands on a ledger in PostgreSQL: what an operator reads, and the exit code that a script reads."""
+"""Commands on a ledger in PostgreSQL: their output for operators and their exit codes for scripts."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def database(postgres_server):
-    """The URL of an empty one, with a password that nobody needs to know."""
+    """URL of an empty database, with a password that is not needed."""
     name = f"cli_{next(_numbers)}"
     postgres_server.sql_now(f"CREATE DATABASE {name}")
     yield postgres_server.url(name, "postgres:hunter2")
@@ -31,7 +31,7 @@ def sql(server, url, statement):
 
 
 def words(result):
-    """What was said, without the breaks of lines, and never a password."""
+    """The output without line breaks; asserts that it has no password."""
     said = result.stdout + result.stderr
     assert "hunter2" not in said
     assert "Traceback" not in said
@@ -53,7 +53,7 @@ def test_relations_are_imported(herenow, postgres_server, database):
     assert sql(postgres_server, database, "SELECT count(*) FROM herenow.follows") == "2"
 
 
-def test_an_older_and_a_newer_schema_are_a_sentence_each(herenow, postgres_server, database):
+def test_an_older_or_newer_schema_gives_one_error_line(herenow, postgres_server, database):
     herenow("migrate", "--ledger", database)
     for version, exit_code, advice in (("0001", 2, "run herenow migrate first"), ("9999", 2, "or a newer one")):
         sql(postgres_server, database, f"UPDATE herenow.{VERSION_TABLE} SET version_num = '{version}'")
@@ -64,7 +64,7 @@ def test_an_older_and_a_newer_schema_are_a_sentence_each(herenow, postgres_serve
 
 
 @pytest.mark.parametrize("command", ["migrate", "doctor", "import"])
-def test_a_server_that_is_not_there_and_a_database_that_is_not_there(herenow, postgres_server, command):
+def test_a_missing_server_and_a_missing_database_give_an_error_line(herenow, postgres_server, command):
     nobody = f"postgresql://ana:hunter2@127.0.0.1:{free_port()}/x"
     nowhere = postgres_server.url("nowhere", "postgres:hunter2")
     arguments = [command, "-"] if command == "import" else [command]
@@ -80,8 +80,8 @@ def test_a_server_that_is_not_there_and_a_database_that_is_not_there(herenow, po
 
 
 @pytest.mark.parametrize("broken", ["refused", "older", "read-only"])
-def test_serve_says_in_a_sentence_why_it_does_not_start(herenow, postgres_server, database, broken):
-    """As a process of its own: logging is set up there, and must not add to it."""
+def test_serve_reports_in_one_line_why_it_does_not_start(herenow, postgres_server, database, broken):
+    """In a separate process: it configures logging, which must not add lines."""
     herenow("migrate", "--ledger", database)
     url, exit_code, sentence = database, 2, "run herenow migrate first"
     if broken == "refused":
@@ -100,18 +100,18 @@ def test_serve_says_in_a_sentence_why_it_does_not_start(herenow, postgres_server
     assert "hunter2" not in done.stderr + done.stdout
 
 
-def test_doctor_finds_a_new_database_fine_and_changes_nothing(herenow, postgres_server, database):
+def test_doctor_accepts_a_new_database_and_changes_nothing(herenow, postgres_server, database):
     result = herenow("doctor", "--ledger", database)
     assert result.exit_code == 0, result.stdout
     said = words(result)
     assert re.search(r"postgresql://postgres:\*\*\*@127\.0\.0\.1:\d+/cli_\d+ answers \(PostgreSQL \d+", said)
     assert "There is none yet; it is created at the first start." in said
-    assert "fsync or full_page_writes is off" in said  # as it is in tests
+    assert "fsync or full_page_writes is off" in said  # as the test server has it
     schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'herenow'"
     assert sql(postgres_server, database, schemas) == "0"
 
 
-def test_doctor_says_what_a_node_would_stumble_over(herenow, postgres_server, database):
+def test_doctor_reports_an_older_or_newer_postgres_schema(herenow, postgres_server, database):
     herenow("migrate", "--ledger", database)
     assert f"Up to date ({NEWEST})" in words(herenow("doctor", "--ledger", database))
     for version, advice in (("0001", "run herenow migrate before the next start"), ("9999", "that wrote it")):
@@ -121,7 +121,7 @@ def test_doctor_says_what_a_node_would_stumble_over(herenow, postgres_server, da
         assert advice in words(result)
 
 
-def test_doctor_knows_whether_a_database_is_the_ledger_of_the_nodes_on_a_store(herenow, postgres_server, database):
+def test_doctor_checks_whether_a_database_is_the_ledger_of_the_nodes(herenow, postgres_server, database):
     settings = load({"ledger": database}, None)
     [finding] = agreement(settings, {"ledger": "theirs"})
     assert "cli_" in finding.sentence

@@ -1,4 +1,4 @@
-"""`herenow reap` hands its shards, pause and batch to the composition root; what is wrong is said in a sentence."""
+"""`herenow reap` passes its shards, pause and batch size to the composition root; wrong flags give one error line."""
 
 import sys
 from types import ModuleType
@@ -12,7 +12,7 @@ REDIS = ("--engine", "redis://127.0.0.1:1")
 
 @pytest.fixture
 def started(monkeypatch):
-    """Stands for the composition root."""
+    """Replaces the composition root; returns its calls."""
     calls = []
     app = ModuleType("herenow.app")
 
@@ -35,14 +35,14 @@ def started(monkeypatch):
         (["--shard-id", "15"], frozenset({15})),
     ],
 )
-def test_shards_are_chosen_in_three_ways(herenow, started, flags, shards):
+def test_reap_selects_shards_in_three_ways(herenow, started, flags, shards):
     result = herenow("reap", *REDIS, *flags)
     ((_, reaping),) = started
     assert result.exit_code == 7
     assert reaping == Reaping(shards, poll=1.0, batch=500, first=True)
 
 
-def test_pause_and_batch_can_be_said(herenow, started, tmp_path):
+def test_reap_takes_poll_interval_and_batch_size(herenow, started, tmp_path):
     (tmp_path / "herenow.toml").write_text('shards = 4\nengine = "redis://127.0.0.1:2"\n')
     herenow("reap", "--poll-interval", "0.25", "--batch-size", "40", "--shards", "3")
     ((settings, reaping),) = started
@@ -73,14 +73,14 @@ def test_pause_and_batch_can_be_said(herenow, started, tmp_path):
         (["--engine", "memory://"], "a reaper of its own needs a Redis engine."),
     ],
 )
-def test_a_wrong_flag_is_a_sentence_and_starts_nothing(herenow, started, flags, sentence):
+def test_a_wrong_flag_gives_an_error_line_and_starts_no_reaper(herenow, started, flags, sentence):
     result = herenow("reap", *REDIS, *flags)
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert started == []
 
 
-def test_on_memory_somebody_must_reap(herenow, started):
+def test_serve_on_memory_refuses_reap_off(herenow, started):
     result = herenow("serve", "--reap", "off")
     assert result.exit_code == 2
     assert "nobody else could end what is due" in result.stderr

@@ -1,4 +1,4 @@
-"""`herenow serve` hands the settings to the composition root, and its exit code back."""
+"""`herenow serve` passes the settings to the composition root and returns its exit code."""
 
 import sys
 from types import ModuleType
@@ -10,7 +10,7 @@ from herenow.settings import Settings
 
 @pytest.fixture
 def started(monkeypatch):
-    """Stands for the composition root, which has its own tests."""
+    """Replaces the composition root, which has its own tests; returns its calls."""
     calls = []
     app = ModuleType("herenow.app")
 
@@ -38,7 +38,7 @@ def test_a_settings_file_can_be_named(herenow, started, tmp_path):
     assert (settings.port, demo) == (5, False)
 
 
-def test_a_wrong_setting_starts_nothing(herenow, started):
+def test_a_wrong_setting_starts_no_server(herenow, started):
     result = herenow("serve", "--host", "0.0.0.0")
     assert result.exit_code == 2
     assert "needs a configured secret" in result.stderr
@@ -59,7 +59,7 @@ def test_several_workers_on_memory_are_refused_with_the_remedy(herenow, started)
     assert started == []
 
 
-def test_a_demo_is_for_one_process(herenow, started):
+def test_demo_with_several_workers_is_refused(herenow, started):
     result = herenow("serve", "--workers", "2", "--engine", "redis://127.0.0.1:1", "--demo")
     assert result.exit_code == 1
     assert "--demo is for one process" in result.stderr

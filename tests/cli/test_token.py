@@ -21,12 +21,12 @@ def test_a_token_is_signed_with_the_configured_secret(herenow, monkeypatch):
     assert claims.expires_at_ms - claims.issued_at_ms == 60_000
 
 
-def test_a_service_token(herenow, monkeypatch):
+def test_the_token_command_mints_service_tokens(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_SECRET", SECRET)
     assert claims_of(herenow("token", "backend", "--scope", "service"), SECRET).is_service
 
 
-def test_a_token_minted_before_the_first_start_fits_the_node_that_starts_later(herenow):
+def test_a_token_minted_before_the_first_start_is_valid_for_the_node(herenow):
     result = herenow("token", "ana")
     assert Path("herenow.secret").exists()
     assert claims_of(result, resolve_secret(Settings())).user == "ana"
@@ -43,7 +43,7 @@ def test_a_token_names_the_issuer_and_the_audience_that_nodes_expect(herenow, mo
             verify(minted, SECRET, now=now, max_ttl=86_400, expected=other)
 
 
-def test_nobody_can_mint_for_an_issuer(herenow):
+def test_the_token_command_refuses_when_only_an_issuer_has_keys(herenow):
     result = herenow("token", "ana", "--jwks-url", "https://issuer.example/jwks")
     assert result.exit_code == 2
     assert "configure a secret as well" in result.stderr
@@ -62,7 +62,7 @@ def test_nobody_can_mint_for_an_issuer(herenow):
         ([], "Missing argument 'USER'"),
     ],
 )
-def test_wrong_usage_is_said_with_exit_code_2(herenow, arguments, said):
+def test_wrong_usage_of_the_token_command_exits_with_2(herenow, arguments, said):
     result = herenow("token", *arguments)
     assert result.exit_code == 2
     assert said in result.stderr

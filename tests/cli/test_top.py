@@ -1,4 +1,4 @@
-"""`herenow top` against real nodes: what is wrong first, in words; one sentence and an exit code where nobody answers."""
+"""`herenow top` against real nodes: problems first, in words; one line and an exit code if no node answers."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def node(folder, **settings):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory):
-    """One that nobody harms."""
+    """A server that tests must not damage."""
     async with node(tmp_path_factory.mktemp("node")) as started:
         yield started
 
@@ -56,7 +56,7 @@ async def begun(*arguments, **options):
     return await asyncio.create_subprocess_exec(*command, **{**pipes, **options})
 
 
-async def test_a_node_that_is_well_is_said_to_be_and_its_numbers_follow(server):
+async def test_top_shows_that_a_node_is_well_and_its_figures(server):
     async with server.client("ana"), server.client("bo"):
         stats = await server.rest("GET", "/stats")
         while stats["users"]["online"] != 2 or stats["degraded"]:  # a busy machine makes it late for a moment
@@ -72,7 +72,7 @@ async def test_a_node_that_is_well_is_said_to_be_and_its_numbers_follow(server):
     assert "\x1b" not in out
 
 
-async def test_for_programs_there_is_json(server):
+async def test_top_prints_json_on_request(server):
     code, out, _ = await top(server.url, "http://127.0.0.1:1", "--once", "--json")
     assert code == 1
     [line] = out.splitlines()
@@ -84,15 +84,15 @@ async def test_for_programs_there_is_json(server):
     assert problem["nodes"] == ["http://127.0.0.1:1"]
 
 
-async def test_a_node_that_is_away_is_one_sentence_and_exit_code_1(tmp_path):
+async def test_top_reports_an_unreachable_node_in_one_line_with_exit_code_1(tmp_path):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         code, out, err = await top(f"http://127.0.0.1:{taken.getsockname()[1]}", "--once")
     assert (code, out) == (1, "")
     assert re.fullmatch(r"Error: http://\S+ cannot be reached: nothing listens there\.\n", err)
 
 
-async def test_a_frozen_node_is_told_from_one_that_is_away(tmp_path):
+async def test_top_distinguishes_a_frozen_node_from_an_unreachable_one(tmp_path):
     async with node(tmp_path) as server:
         os.kill(server.pid, signal.SIGSTOP)
         code, _, err = await top(server.url, "--once")
@@ -106,7 +106,7 @@ async def test_a_frozen_node_is_told_from_one_that_is_away(tmp_path):
     [(token("ana"), "forbidden"), ("rubbish", "token_malformed"), (token("ops", "service", ttl=-10), "token_expired")],
     ids=["a user's", "rubbish", "expired"],
 )
-async def test_a_wrong_token_is_one_sentence_and_exit_code_2(server, given, said):
+async def test_top_reports_a_wrong_token_in_one_line_with_exit_code_2(server, given, said):
     code, out, err = await top(server.url, "--once", "--token", given)
     assert (code, out) == (2, "")
     assert err.startswith(f"Error: {server.url} refuses the token ({said})")
@@ -114,13 +114,13 @@ async def test_a_wrong_token_is_one_sentence_and_exit_code_2(server, given, said
 
 
 @pytest.mark.parametrize("wrong", ["ftp://127.0.0.1", "http://", "", "http://127.0.0.1:x", "http://127.0.0.1:0"])
-async def test_a_wrong_address_is_exit_code_2(wrong):
+async def test_top_exits_with_2_on_a_wrong_address(wrong):
     code, _, err = await top(wrong, "--once")
     assert code == 2
     assert "is no address of a node" in err
 
 
-async def test_another_program_at_that_address_is_exit_code_2():
+async def test_top_exits_with_2_if_another_program_answers():
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
@@ -133,7 +133,7 @@ async def test_another_program_at_that_address_is_exit_code_2():
     assert "is no herenow" in err
 
 
-async def test_on_a_pipe_it_goes_on_until_told_to_stop(server):
+async def test_top_on_a_pipe_prints_until_it_is_interrupted(server):
     process = await begun(server.url, "--every", "0.2")
     for _ in range(3):
         while not (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).startswith(b"herenow top"):
@@ -144,7 +144,7 @@ async def test_on_a_pipe_it_goes_on_until_told_to_stop(server):
     assert (process.returncode, err) == (0, b"")
 
 
-async def test_who_has_read_enough_is_no_error(server):
+async def test_top_ends_without_an_error_when_its_pipe_is_closed(server):
     process = await begun(server.url, "--every", "0.2")
     await asyncio.wait_for(process.stdout.readline(), PATIENCE)
     process._transport.get_pipe_transport(1).close()
@@ -154,7 +154,7 @@ async def test_who_has_read_enough_is_no_error(server):
     assert (code, err) == (0, b"")
 
 
-async def test_a_node_that_goes_away_under_the_view_is_said_to_and_comes_back(tmp_path):
+async def test_top_shows_a_node_going_away_and_coming_back(tmp_path):
     async with node(tmp_path) as server:
         process = await begun(server.url, "--every", "0.2", "--json")
 
@@ -178,7 +178,7 @@ async def test_a_node_that_goes_away_under_the_view_is_said_to_and_comes_back(tm
 
 
 class Terminal:
-    """What a person has before them."""
+    """A pseudo-terminal and what it shows."""
 
     def __init__(self, rows=30, columns=120):
         self.ours, self.theirs = pty.openpty()
@@ -210,7 +210,7 @@ def terminal():
 
 
 @pytest.mark.parametrize("end", ["q", "\x03", "SIGTERM"])
-async def test_a_terminal_is_drawn_resized_and_given_back_as_it_was(server, terminal, end):
+async def test_top_draws_resizes_and_restores_the_terminal(server, terminal, end):
     before = termios.tcgetattr(terminal.theirs)
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
     process = await begun(
@@ -221,13 +221,13 @@ async def test_a_terminal_is_drawn_resized_and_given_back_as_it_was(server, term
         stdout=terminal.theirs,
         env=environment,
         start_new_session=True,
-        preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # else Ctrl-C would be nobody's
+        preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # the controlling terminal, for Ctrl-C
     )
     await terminal.until("deliveries  ")  # the wide table
     assert terminal.shown.startswith(ENTER)
     assert "\x1b[32m● All is well." in terminal.shown
     terminal.shown = ""
-    terminal.resize(8, 40)  # the kernel tells whoever is in front of it
+    terminal.resize(8, 40)  # the kernel signals the foreground process
     await terminal.until("lines more")
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.shown).splitlines()
     assert len(drawn) <= 8
@@ -245,11 +245,11 @@ async def test_a_terminal_is_drawn_resized_and_given_back_as_it_was(server, term
 # --- Several workers
 
 
-async def test_workers_are_rows_of_their_node_and_one_that_hangs_is_named(tmp_path):
+async def test_top_shows_workers_as_rows_and_reports_one_that_hangs(tmp_path):
     with running() as store:
         async with node(tmp_path, engine=store.url, workers=2) as server:
             async with asyncio.timeout(PATIENCE):
-                while (await server.rest("GET", "/stats"))["degraded"]:  # a new store takes a moment
+                while (await server.rest("GET", "/stats"))["degraded"]:  # a new store needs a moment
                     await asyncio.sleep(0.2)
             code, out, _ = await top(server.url, "--once")
             assert code == 0, out
@@ -261,7 +261,7 @@ async def test_workers_are_rows_of_their_node_and_one_that_hangs_is_named(tmp_pa
             os.kill(hung, signal.SIGSTOP)
             try:
                 async with asyncio.timeout(PATIENCE):
-                    while True:  # whoever hangs may be the one that is asked
+                    while True:  # the hanging worker may be the one that is asked
                         code, out, err = await top(server.url, "--once")
                         if "1 of 2 workers do not answer." in out:
                             break

@@ -1,4 +1,4 @@
-"""One server process for all tests of a module; each test has people of its own."""
+"""One server process for all tests of a module; each test has its own users."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def people(server: Server) -> tuple[str, str]:
-    """Two who follow each other."""
+    """Two users who follow each other."""
     number = next(_numbers)
     names = (f"ana{number}", f"bo{number}")
     await server.befriend(*names)

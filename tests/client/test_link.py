@@ -1,4 +1,4 @@
-"""The Python SDK against a server that plays a part: what happens between a question and its answer."""
+"""The Python SDK against a scripted server: events between a request and its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Part = Callable[[websockets.ServerConnection, int], Awaitable[None]]
 
 
 async def play(part: Part) -> websockets.Server:
-    """Every connection is welcomed; then the part is played, which is told the number of the connection."""
+    """A server that welcomes every connection and then runs `part` with the number of the connection."""
     count = 0
 
     async def serve(socket: websockets.ServerConnection) -> None:
@@ -57,7 +57,7 @@ async def hear(socket: websockets.ServerConnection, kind: str) -> dict[str, obje
     raise AssertionError(f"no {kind} came")
 
 
-async def test_a_choice_whose_answer_was_lost_with_the_connection_is_said_to_the_next_one():
+async def test_a_mode_whose_answer_was_lost_is_sent_again_on_the_next_connection():
     said = []
 
     async def part(socket: websockets.ServerConnection, number: int) -> None:
@@ -74,7 +74,7 @@ async def test_a_choice_whose_answer_was_lost_with_the_connection_is_said_to_the
     assert said == [(1, "busy"), (2, "busy")]
 
 
-async def test_a_choice_in_the_moment_the_connection_ends_lets_the_end_be_noticed(monkeypatch):
+async def test_a_mode_set_while_the_connection_ends_is_sent_on_the_next_connection(monkeypatch):
     async def part(socket: websockets.ServerConnection, number: int) -> None:
         frame = await hear(socket, "presence.set")
         await socket.send(json.dumps({"type": "presence.ok", "id": frame["id"]}))
@@ -89,7 +89,7 @@ async def test_a_choice_in_the_moment_the_connection_ends_lets_the_end_be_notice
         await here.set(mode="busy")
 
 
-async def test_a_choice_is_given_up_after_a_while(monkeypatch):
+async def test_setting_a_mode_times_out_without_an_answer(monkeypatch):
     monkeypatch.setattr(live, "ANSWER", 0.3)
 
     async def part(socket: websockets.ServerConnection, number: int) -> None:
@@ -101,7 +101,7 @@ async def test_a_choice_is_given_up_after_a_while(monkeypatch):
             await here.set(mode="busy")
 
 
-async def test_a_renewal_that_fails_is_tried_again_while_there_is_time(monkeypatch):
+async def test_a_failed_token_renewal_is_retried_before_the_token_expires(monkeypatch):
     monkeypatch.setattr(link, "PATIENCE", 0.05)
     refreshed = asyncio.get_running_loop().create_future()
     asked = 0
@@ -123,7 +123,7 @@ async def test_a_renewal_that_fails_is_tried_again_while_there_is_time(monkeypat
         assert here.state.phase == "connected"
 
 
-async def test_somebody_elses_token_ends_it(monkeypatch):
+async def test_a_token_of_another_user_closes_the_client(monkeypatch):
     users = iter(["ana", "bo"])
     connections = 0
 
@@ -140,7 +140,7 @@ async def test_somebody_elses_token_ends_it(monkeypatch):
     assert connections == 1
 
 
-async def test_a_mistake_of_ours_leaves_no_reader_waiting(monkeypatch):
+async def test_an_internal_error_is_raised_to_every_waiting_reader(monkeypatch):
     async def part(socket: websockets.ServerConnection, number: int) -> None:
         await socket.wait_closed()
 
@@ -151,7 +151,7 @@ async def test_a_mistake_of_ours_leaves_no_reader_waiting(monkeypatch):
                 pass
 
 
-async def test_thousands_of_watches_are_one_question():
+async def test_two_thousand_watches_are_one_subscribe_frame():
     asked = asyncio.get_running_loop().create_future()
 
     async def part(socket: websockets.ServerConnection, number: int) -> None:

@@ -1,4 +1,4 @@
-"""REST, blocking and not, against a separate `herenow serve`; and that the two clients are one."""
+"""The REST clients, blocking and async, against a separate `herenow serve`; both have the same methods."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def now() -> int:
 
 
 @in_one_loop
-async def test_the_whole_interface(server):
+async def test_the_rest_client_covers_presence_operations(server):
     await asyncio.to_thread(_whole_interface, server.url)
 
 
@@ -54,6 +54,7 @@ def _whole_interface(url: str) -> None:
         assert not backend.follows("bo", "ana")
         backend.follow("bo", "ana")
         assert bo.get("ana").status == "offline"
+        assert isinstance(bo.get("ana"), Presence)
         assert ana.heartbeat("phone", platform="mobile", activity="active").device_id == "phone"
         assert bo.get("ana").platforms == ("mobile",)
         assert [each.user_id for each in bo.get_many(["ana", "bo", "ana"])] == ["ana", "bo"]
@@ -104,7 +105,7 @@ def _whole_interface(url: str) -> None:
 
 
 @in_one_loop
-async def test_who_may_see_whom(server):
+async def test_the_rest_client_edits_relations_and_blocks(server):
     await asyncio.to_thread(_who_may_see_whom, server.url)
 
 
@@ -148,7 +149,7 @@ def _who_may_see_whom(url: str) -> None:
 
 
 @in_one_loop
-async def test_what_is_done_to_a_user(server):
+async def test_the_rest_client_disconnects_revokes_and_deletes_a_user(server):
     await asyncio.to_thread(_what_is_done_to_a_user, server.url)
 
 
@@ -185,7 +186,7 @@ def _everybody(backend: Rest, status: str) -> list[str]:
 
 
 @in_one_loop
-async def test_the_same_without_blocking(server):
+async def test_the_async_rest_client_works_like_the_blocking_one(server):
 
     async def token() -> str:
         return mint(SECRET, "backend", service=True)
@@ -213,7 +214,7 @@ async def test_the_same_without_blocking(server):
         assert "ana" in [each.user_id for each in (await backend.users(limit=1000)).users]
 
 
-def test_a_poller_is_told_when_to_come_back():
+def test_a_polling_error_carries_retry_after():
     problem = b'{"code":"polling_too_fast","detail":"Bulk reads are limited."}'
     with pytest.raises(RestError) as refused:
         RestCalls().get_many(["ana"]).answer(429, problem, {"retry-after": "30"})
@@ -221,25 +222,25 @@ def test_a_poller_is_told_when_to_come_back():
 
 
 @pytest.mark.parametrize(("status", "code"), [(502, "http_502"), (302, "http_302")])
-def test_a_refusal_of_somebody_else_has_a_code_too(status, code):
+def test_an_error_page_of_a_proxy_becomes_a_rest_error_with_a_code(status, code):
     with pytest.raises(RestError) as refused:
         RestCalls().me().answer(status, b"<html>", {})
     assert refused.value.code == code
 
 
-def test_a_page_of_somebody_else_is_no_answer():
+def test_an_html_answer_of_a_foreign_server_raises_unavailable():
     with pytest.raises(Unavailable):
         RestCalls().me().answer(200, b"<html>sign in to this network</html>", {})
 
 
-def test_an_http_client_of_somebody_else_stays_open():
+def test_an_http_client_passed_by_the_caller_stays_open():
     with httpx2.Client() as http:
         with Rest("http://127.0.0.1:9", "token", http=http):
             pass
         assert not http.is_closed
 
 
-def test_a_server_that_is_not_there_is_unavailable(unused_tcp_port):
+def test_an_unreachable_server_raises_unavailable(unused_tcp_port):
     with Rest(f"http://127.0.0.1:{unused_tcp_port}", "token") as rest, pytest.raises(Unavailable):
         rest.get("ana")
 
@@ -256,7 +257,7 @@ def test_both_clients_have_the_same_methods():
 
 
 async def _types_of_both_clients(rest: Rest, other: AsyncRest) -> None:
-    """Checked by mypy and not run: callers see the arguments and the result of each call."""
+    """Checked by mypy and not run: arguments and results are typed."""
     assert_type(rest.get("ana", viewer=1), Presence)
     assert_type(await other.get("ana", viewer=1), Presence)
     assert_type(rest.users(limit=1), UserPage)
@@ -268,15 +269,15 @@ async def _types_of_both_clients(rest: Rest, other: AsyncRest) -> None:
     await other.follow("ana", "bo", until=1)  # type: ignore[call-arg]
 
 
-def test_help_shows_what_a_caller_gets():
+def test_methods_have_docstrings_and_return_types():
     assert inspect.iscoroutinefunction(AsyncRest.get_many)
     assert not inspect.iscoroutinefunction(Rest.get_many)
     for client in (Rest, AsyncRest):
-        assert client.get_many.__doc__ == "In the order asked, each once."
+        assert client.get_many.__doc__ == "The presences of many users, in the given order, without duplicates."
         assert inspect.signature(client.get_many).return_annotation == "list[Presence]"
 
 
-def test_a_minted_token_is_what_the_server_takes():
+def test_a_minted_token_is_accepted_by_the_server():
     claims = verify(mint(SECRET, 42, service=True, ttl=timedelta(hours=2)), SECRET, now=time.time(), max_ttl=86_400)
     assert (claims.user, claims.is_service) == ("42", True)
     with pytest.raises(ProtocolError):

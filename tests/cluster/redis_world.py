@@ -1,7 +1,7 @@
-"""The world of the schedules on a real Valkey, under time that is moved.
+"""The world of the schedules on a real Valkey, under simulated time.
 
-Time passes only while no request is under way, so that a server that takes a millisecond does not look like one that takes a
-minute. The store's clock is the loop's. A waiting read would wait in real time: here it looks again and again.
+Time passes only while no request is in flight, so that a millisecond of the real server is not a minute of simulated
+time. The store's clock is the loop's clock. A blocking read would block in real time, so it is replaced by polling.
 """
 
 import asyncio
@@ -18,12 +18,13 @@ from herenow_testing.world.manual_clock import LoopClock
 LOOK_EVERY = 0.1
 
 MOMENT = 1e-6
-"""Seconds too few to wait for: asyncio fires what is due within its clock's resolution at once, and then this loop's time
-would not move on."""
+"""Seconds too short to wait for: asyncio fires timers within its clock resolution at once, and then the simulated time
+would not advance.
+"""
 
 
 class PatientLoop(asyncio.SelectorEventLoop):
-    """Jumps to the next timer when nothing else is to be done and no server owes us an answer."""
+    """Jumps to the next timer when there is nothing else to do and no answer of a server is pending."""
 
     def __init__(self):
         super().__init__()
@@ -47,7 +48,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 
 def watch_links(monkeypatch):
-    """Every connection that is made is known to its loop."""
+    """Register every new connection with its loop."""
     made = RedisConnection.connection_made
 
     def known(link, transport):
@@ -58,7 +59,7 @@ def watch_links(monkeypatch):
 
 
 class RedisStore:
-    """What the nodes of a schedule share, and the ways to lose it."""
+    """The store shared by the nodes of a schedule, with methods that lose its data."""
 
     def __init__(self, server, namespace, shards):
         self._server = server
@@ -72,14 +73,14 @@ class RedisStore:
         return self._handles[-1]
 
     async def begin(self):
-        """As one that was used before: it is settled."""
+        """Settle all shards, like a store that was used before."""
         handle = self.handle()
         for shard in range(self._shards):
             await handle.settle(shard, 0, 0)
             assert await handle.settle(shard, 0, 0)
 
     async def close(self):
-        """Of nodes that were killed too."""
+        """Close all handles, also those of killed nodes."""
         for handle in self._handles:
             await handle.close()
 
@@ -96,11 +97,11 @@ class RedisStore:
         return found
 
     async def entries(self):
-        """How many were ever written into the logs of all shards."""
+        """Number of log entries ever written, over all shards."""
         return sum((await self._handles[0].heads()).values())
 
     def calls(self):
-        """How often which command was given to the server, those of its scripts included."""
+        """Number of calls per Redis command, including calls from scripts."""
         stats = self._server.client.info("commandstats")
         return Counter({name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()})
 
@@ -131,7 +132,7 @@ class RedisStore:
 
 
 class Handle(RedisEngine):
-    """By the loop's clock."""
+    """An engine whose store time is the loop's clock."""
 
     async def store_time(self):
         return LoopClock().now()

@@ -1,7 +1,7 @@
-"""Three nodes, a handful of people, and everything that can go wrong, in an order that a seed decides.
+"""Three nodes, a few users and random faults, in an order given by a seed.
 
-Devices, viewers, choices and faults are actors of their own, each with its own dice, so that leaving one of them out
-changes the others as little as possible. What happened is written down in `trace`.
+Devices, viewers, choices and faults are independent actors with their own random generators, so that removing one
+changes the others as little as possible. `trace` records what happened.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ CALLS = ("commit", "load", "renew", "leases", "due", "offer", "settle", "unsettl
 
 class Schedule:
     def __init__(self, seed, *, chaos=60.0, users=5, faults=None, spoil=None, store=None):
-        """`faults`: only these kinds; `spoil`: does something to every node that starts; `store`: not in memory."""
+        """`faults`: only these kinds; `spoil`: modifies every node that starts; `store`: instead of memory."""
         self.seed = seed
         self.chaos = chaos
         self.kinds = FAULTS if faults is None else {kind: FAULTS[kind] for kind in faults}
         self._spoil = spoil
         self._rng = Random(f"schedule {seed}")
-        # Half of the worlds have nobody idle: there, nothing happens by itself that would cover a mistake.
+        # In half of the runs no user becomes idle: then no spontaneous change can hide a mistake.
         timings = TIMINGS if seed % 2 == 0 else replace(TIMINGS, idle_after=600_000)
         settings = node_settings(SETTINGS, timings=timings)
         self.world = World(shards=SHARDS, seed=seed, settings=settings, store=store)
@@ -48,7 +48,7 @@ class Schedule:
 
     async def run(self):
         world = self.world
-        random.seed(self.seed)  # a node that stops spreads the return of its clients by chance
+        random.seed(self.seed)  # a stopping node spreads the reconnects of its clients at random
         await world.befriend(*VIEWERS, *self.users)
         for name in NODES:
             await self._start(name)
@@ -73,7 +73,7 @@ class Schedule:
     async def _calm_down(self):
         self._over = True
         self.note("calm")
-        for _ in range(200):  # the misfortunes end by themselves
+        for _ in range(200):  # faults end by themselves
             if not any(task.get_name() == "misfortune" and not task.done() for task in self._tasks):
                 break
             await self.world.sleep(0.5)
@@ -117,7 +117,7 @@ class Schedule:
         nodes = [node for node in nodes if node.node.ready]
         return rng.choice(nodes) if nodes else None
 
-    # People
+    # Users
 
     async def _viewer(self, name):
         rng = self._dice(f"viewer {name}")
@@ -245,7 +245,7 @@ class Schedule:
                 await self._try(node, sign_out, f"{user} signs {device} out")
 
     async def _sign_out(self, node, user, device):
-        # Otherwise it was not there, and whoever asked was told so.
+        # Otherwise the device did not exist, and the caller got that answer.
         if await node.node.sessions.sign_out(user, device):
             self.checker.is_signed_out(user, device)
 
@@ -264,10 +264,10 @@ class Schedule:
             await self.world.sleep(1)
             self.checker.look_around()
 
-    # Misfortune
+    # Faults
 
     async def _snapshots(self):
-        """What a store that fails may fall back to."""
+        """Snapshots that a failing store may be restored to."""
         while not self._over:
             for shard in range(SHARDS):
                 self.world.faults.remember(shard, most=5)
@@ -285,7 +285,7 @@ class Schedule:
     async def _rule(self, rng, rule, seconds=None):
         kind = rule.fault.name.lower()
         self.note(f"{kind} {rule.node or 'all'} {rule.calls} p={rule.probability:.2f}")
-        # Whoever cannot renew is cut off, whichever calls fail; a store that stands still does so for all.
+        # A node that cannot renew counts as cut off, whichever calls fail; a frozen store affects all nodes.
         trouble = self.checker.trouble(kind, rule.node, cuts=rule.fault is not Fault.FROZEN)
         with self.world.faults.during(rule):
             await self.world.sleep(rng.uniform(1, 8) if seconds is None else seconds)
@@ -323,7 +323,7 @@ class Schedule:
         await self.world.sleep(rng.uniform(0, 8))
 
     async def _detour(self, rng):
-        """A master comes back empty and is master still, for a moment, until its replica is."""
+        """A master comes back empty and stays master for a moment until its replica takes over."""
         faults = self.world.faults
         self.note("empty master")
         trouble = self.checker.trouble("detour", loses=True)
@@ -386,7 +386,7 @@ class Schedule:
 
 
 FAULTS = {
-    # kind: (concerns single calls, how)
+    # kind: (affects single calls, function)
     "unavailable": (True, lambda s, rng: s._calls_fail(rng, Fault.UNAVAILABLE)),
     "executed": (True, lambda s, rng: s._calls_fail(rng, Fault.EXECUTED)),
     "not executed": (True, lambda s, rng: s._calls_fail(rng, Fault.NOT_EXECUTED)),

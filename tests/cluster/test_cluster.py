@@ -1,4 +1,4 @@
-"""Scenarios E on several nodes: what one of them suffers, the viewers of the others do not see."""
+"""Situations E on several nodes: viewers of other nodes do not see the trouble of one node."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,7 +19,7 @@ async def world():
     assert not [line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")]
 
 
-async def test_e2_of_a_killed_nodes_users_only_those_who_do_not_return_are_shown_offline(world):
+async def test_e2_only_users_of_a_killed_node_who_do_not_return_are_shown_offline(world):
     n1, n2 = await world.start_all("n1", "n2")
     users = [f"u{number}" for number in range(100)]
     await world.befriend("bob", *users[:10])
@@ -44,7 +44,7 @@ async def test_e2_of_a_killed_nodes_users_only_those_who_do_not_return_are_shown
     assert all(bob.saw(user) == ["online"] for user in users[1:10])
 
 
-async def test_e5_cut_off_for_less_than_lease_and_grace_shows_nothing_to_anyone(world):
+async def test_e5_a_node_cut_off_for_less_than_lease_and_grace_shows_no_change(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob, far = world.client("ana"), world.client("bob"), world.client("bob", "far")
@@ -64,7 +64,7 @@ async def test_e5_cut_off_for_less_than_lease_and_grace_shows_nothing_to_anyone(
     assert ana.connected
 
 
-async def test_e5_cut_off_for_longer_they_are_shown_offline_once_elsewhere_and_healed_after_the_return(world):
+async def test_e5_users_of_a_node_cut_off_longer_are_shown_offline_once_and_online_after_it_returns(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob, far = world.client("ana"), world.client("bob"), world.client("bob", "far")
@@ -83,7 +83,7 @@ async def test_e5_cut_off_for_longer_they_are_shown_offline_once_elsewhere_and_h
     assert bob.last("ana").status == "online"
 
 
-async def test_e9_a_store_that_refuses_writes_disconnects_nobody(world):
+async def test_e9_a_store_that_refuses_writes_disconnects_no_user(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob = world.client("ana"), world.client("bob")
@@ -104,7 +104,7 @@ async def test_e9_a_store_that_refuses_writes_disconnects_nobody(world):
     assert cy.own()["status"] == "online"
 
 
-async def test_e11_a_change_is_one_log_entry_however_many_look(world):
+async def test_e11_a_change_is_one_log_entry_for_any_number_of_viewers(world):
     n1, n2 = await world.start_all("n1", "n2")
     viewers = [world.client(f"v{number}") for number in range(50)]
     ana = world.client("ana")
@@ -121,7 +121,7 @@ async def test_e11_a_change_is_one_log_entry_however_many_look(world):
     assert all(viewer.saw("ana") == ["online", "away"] for viewer in viewers)
 
 
-async def test_e20_a_node_with_another_ledger_is_refused_with_a_sentence(world):
+async def test_e20_a_node_with_another_ledger_is_refused_with_an_explanation(world):
     await world.start("n1")
     world.ledger._id = "another"
     with pytest.raises(ConfigurationError, match="ledger"):

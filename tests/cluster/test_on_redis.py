@@ -1,4 +1,4 @@
-"""The random schedules again, on a real Valkey instead of memory. Fewer: both engines keep the same promises."""
+"""The random schedules on a real Valkey instead of memory. Fewer seeds: both engines keep the same promises."""
 
 import os
 from contextlib import closing
@@ -11,7 +11,7 @@ SEEDS = range(int(os.environ.get("HERENOW_REDIS_SEEDS", "2")))
 
 
 def play(store, seed, **how):
-    """A schedule on a loop of its own; what it told."""
+    """Run a schedule on its own loop and return it."""
 
     async def tell():
         await store.begin()
@@ -28,18 +28,18 @@ def play(store, seed, **how):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_people_are_shown_what_is_true_whatever_fails_on_redis_too(seed, store):
+def test_viewers_see_true_statuses_under_random_faults_on_redis(seed, store):
     counts = play(store, seed, chaos=25.0).checker.counts
     assert counts["shown"] > 20
     assert counts["looked"] > 60
 
 
-def test_without_any_misfortune_nothing_is_late_on_redis(store):
+def test_without_faults_nothing_is_late_on_redis(store):
     schedule = play(store, 2, chaos=20.0, faults=[])
     assert [node.node.context.metrics.shards_lost for node in schedule.world.nodes.values()] == [0, 0, 0]
     assert [node.node.context.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("kind", ["empty store", "rollback shard", "late"])
-def test_each_of_these_alone_is_survived_on_redis(kind, store):
+def test_each_single_fault_is_survived_on_redis(kind, store):
     play(store, 1, chaos=15.0, faults=[kind])

@@ -1,7 +1,7 @@
-"""Whatever fails, in whatever order: people are shown what is true.
+"""Under random faults in random order, viewers see true statuses.
 
-`HERENOW_SEEDS=500 pytest tests/cluster/test_random_schedules.py` runs more of them; one that fails says what happened,
-and happens again under its number.
+`HERENOW_SEEDS=500 pytest tests/cluster/test_random_schedules.py` runs more seeds; a failing seed prints its trace and
+can be repeated.
 """
 
 import os
@@ -47,7 +47,7 @@ async def ran(seed, **how):
 
 
 def report(schedule):
-    """Everything one needs to see why, and to see it again."""
+    """Everything needed to understand and repeat a failure."""
     problems = schedule.checker.problems
     return "\n".join(
         [
@@ -60,7 +60,7 @@ def report(schedule):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_people_are_shown_what_is_true_whatever_fails(seed):
+async def test_viewers_see_true_statuses_under_random_faults(seed):
     async with ran(seed) as schedule:
         counts = schedule.checker.counts
         assert not schedule.checker.problems, report(schedule)
@@ -71,7 +71,7 @@ async def test_people_are_shown_what_is_true_whatever_fails(seed):
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-async def test_each_misfortune_alone_takes_effect_and_is_survived(kind):
+async def test_each_single_fault_takes_effect_and_is_survived(kind):
     async with ran(1, faults=[kind]) as schedule:
         assert not schedule.checker.problems, report(schedule)
         if kind in BY_RULE:
@@ -84,7 +84,7 @@ async def test_each_misfortune_alone_takes_effect_and_is_survived(kind):
             assert any(node.node.context.metrics.epochs for node in schedule.world.nodes.values())
 
 
-async def test_without_any_misfortune_nothing_is_late():
+async def test_without_faults_nothing_is_late():
     async with ran(2, faults=[]) as schedule:
         assert not schedule.checker.problems, report(schedule)
         assert not schedule.world.faults.taken
@@ -92,7 +92,7 @@ async def test_without_any_misfortune_nothing_is_late():
         assert [node.node.context.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
 
 
-def test_the_same_seed_is_the_same_story():
+def test_the_same_seed_gives_the_same_schedule():
     async def tell():
         async with ran(7, chaos=20.0) as schedule:
             return schedule.trace, [client.frames for client in schedule.world.clients]
@@ -105,9 +105,9 @@ def test_the_same_seed_is_the_same_story():
 
 
 @pytest.mark.parametrize(("broken", "faults", "finds"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN])
-async def test_a_broken_node_is_found_out(broken, faults, finds):
+async def test_the_checker_detects_a_broken_node(broken, faults, finds):
     """The checker can fail: each of these nodes makes one mistake."""
-    for seed in range(40):  # most show in the first; a gap that nobody minds is seen in one story of eight
+    for seed in range(40):  # most mistakes show with the first seed; an ignored gap shows in one of eight
         async with ran(seed, faults=faults, spoil=broken) as schedule:
             if any(f" {finds}: " in problem for problem in schedule.checker.problems):
                 return

@@ -1,6 +1,6 @@
-"""Situations that are told in memory elsewhere, once more on a real Valkey: the same words, the same moved time.
+"""Situations of tests/node again on a real Valkey, with the same code and the same simulated time.
 
-What a server and a connection do by themselves (stand still, drop, be full) is in `tests/scenarios`.
+Faults of servers and connections (freeze, drop, full) are in `tests/scenarios`.
 """
 
 from collections import Counter
@@ -12,58 +12,58 @@ from tests.cluster import test_cluster
 from tests.cluster.redis_world import PatientLoop
 from tests.cluster.schedule import SHARDS
 from tests.node import (
-    test_choices,
     test_clock,
     test_devices,
     test_last_seen,
     test_lease,
     test_liveness,
+    test_log_reader,
+    test_modes,
     test_races,
     test_subscriptions,
-    test_tail,
 )
 
 from herenow.ports import RelationRow
 from herenow_testing.world.world import World
 
 SCENES = [
-    test_liveness.test_a4_a_reaper_that_stalls_does_not_end_who_returned_meanwhile,
-    test_liveness.test_a5_two_reapers_at_once_yield_one_change,
-    test_lease.test_a10_a_node_that_was_frozen_takes_a_new_epoch_and_asserts_before_it_shows_anything,
-    test_devices.test_c5_the_session_too_many_is_refused_and_those_in_grace_give_way_first,
-    test_devices.test_c7_two_devices_that_set_different_modes_at_once_end_with_the_same,
-    test_choices.test_d4_it_ends_on_time_though_the_node_that_took_it_is_dead,
-    test_races.test_e1_a_late_close_from_the_old_node_does_not_touch_the_session_on_the_new_one,
-    test_cluster.test_e2_of_a_killed_nodes_users_only_those_who_do_not_return_are_shown_offline,
-    test_cluster.test_e5_cut_off_for_less_than_lease_and_grace_shows_nothing_to_anyone,
-    test_cluster.test_e5_cut_off_for_longer_they_are_shown_offline_once_elsewhere_and_healed_after_the_return,
-    test_tail.test_e7_a_tail_that_was_away_reads_on_where_it_stood,
-    test_tail.test_e7_a_log_that_was_trimmed_meanwhile_is_a_gap_and_is_closed,
+    test_liveness.test_a4_a_stalled_reaper_does_not_end_a_user_who_returned,
+    test_liveness.test_a5_two_concurrent_reapers_produce_one_change,
+    test_lease.test_a10_a_frozen_node_takes_a_new_epoch_and_asserts_its_sessions_before_it_shows_anything,
+    test_devices.test_c5_a_session_over_the_limit_is_refused_unless_it_replaces_one_in_grace,
+    test_devices.test_c7_two_devices_that_set_different_modes_at_once_converge,
+    test_modes.test_d4_a_mode_ends_on_time_after_the_node_that_stored_it_died,
+    test_races.test_e1_a_late_close_on_the_old_node_does_not_end_the_session_on_the_new_node,
+    test_cluster.test_e2_only_users_of_a_killed_node_who_do_not_return_are_shown_offline,
+    test_cluster.test_e5_a_node_cut_off_for_less_than_lease_and_grace_shows_no_change,
+    test_cluster.test_e5_users_of_a_node_cut_off_longer_are_shown_offline_once_and_online_after_it_returns,
+    test_log_reader.test_e7_a_log_reader_continues_at_its_cursor_after_an_outage,
+    test_log_reader.test_e7_a_log_trimmed_during_an_outage_is_a_gap_that_is_caught_up,
     test_subscriptions.test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped,
-    test_cluster.test_e9_a_store_that_refuses_writes_disconnects_nobody,
-    test_clock.test_e10_nodes_whose_clocks_are_two_minutes_apart_end_things_in_time,
-    test_subscriptions.test_e14_who_left_the_store_and_returns_is_seen_by_everybody,
-    test_races.test_e15_a_socket_that_closes_while_its_connect_is_being_committed_leaves_no_ghost,
-    test_races.test_e15_nor_does_one_that_closes_before_anything_was_decided,
-    test_lease.test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody,
-    test_races.test_e18_a_device_signed_out_elsewhere_is_closed_and_never_asserted_again,
-    test_races.test_e18_also_by_a_node_that_was_cut_off_and_took_a_new_epoch,
-    test_races.test_e19_a_commit_that_timed_out_and_runs_later_makes_no_ghost_and_no_double_change,
-    test_last_seen.test_h1_a_killed_node_was_last_seen_at_its_last_renewal,
-    test_last_seen.test_h3_it_survives_the_loss_of_the_store,
+    test_cluster.test_e9_a_store_that_refuses_writes_disconnects_no_user,
+    test_clock.test_e10_nodes_with_clocks_two_minutes_apart_end_timers_on_time,
+    test_subscriptions.test_e14_a_user_whose_record_was_dropped_is_shown_again_to_all_viewers,
+    test_races.test_e15_a_socket_closed_during_the_commit_of_its_connect_leaves_no_ghost,
+    test_races.test_e15_a_socket_closed_before_any_decision_leaves_no_ghost,
+    test_lease.test_e17_a_store_outage_longer_than_the_lease_marks_no_node_dead,
+    test_races.test_e18_a_device_signed_out_by_another_node_is_closed_and_not_asserted_again,
+    test_races.test_e18_a_cut_off_node_with_a_new_epoch_does_not_assert_a_signed_out_device_again,
+    test_races.test_e19_a_timed_out_commit_that_runs_later_makes_no_ghost_and_no_duplicate_change,
+    test_last_seen.test_h1_last_seen_of_users_of_a_killed_node_is_its_last_lease_renewal,
+    test_last_seen.test_h3_last_seen_survives_the_loss_of_the_store,
 ]
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__.removeprefix("test_"))
-def test_it_holds_on_a_real_valkey_too(scene, store):
+def test_a_situation_holds_on_a_real_valkey(scene, store):
     play(store, scene)
 
 
 VIEWERS = 10_000
 
 
-def test_e11_a_change_that_ten_thousand_on_four_nodes_look_at_is_one_log_entry(store):
-    """Viewers are connections without sockets: what is counted is what the nodes say to the store."""
+def test_e11_a_change_for_ten_thousand_viewers_on_four_nodes_is_one_log_entry(store):
+    """Viewers are connections without sockets: the test counts store calls of the nodes."""
 
     async def tell(world):
         nodes = await world.start_all("n1", "n2", "n3", "n4")
@@ -79,7 +79,7 @@ def test_e11_a_change_that_ten_thousand_on_four_nodes_look_at_is_one_log_entry(s
         await world.sleep(5)
 
         async def asked_while(change):
-            """How often each command was given in the second that follows, and how many log entries it left."""
+            """Calls per command in the following second, and the number of new log entries."""
             entries, calls = await store.entries(), store.calls()
             change()
             await world.sleep(1)
@@ -97,7 +97,7 @@ def test_e11_a_change_that_ten_thousand_on_four_nodes_look_at_is_one_log_entry(s
 
 
 def play(store, scene):
-    """In a world of its own, on a loop of its own."""
+    """Run a scene in its own world on its own loop."""
 
     async def tell():
         await store.begin()

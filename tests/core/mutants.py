@@ -1,8 +1,8 @@
-"""Faults that the tests of the core must notice, each with the tests that do.
+"""Mutants of the core, each with the tests that must catch it.
 
-A fault is a piece of source, wherever in the core it stands, and what stands there instead. `python -m tests.core.mutants`
-plants one after the other into a copy of the core and runs the named tests against it, in forked children so that pytest
-is loaded once; it prints what became of each. Nothing here imports herenow: a child must find the copy first.
+A mutant is a fragment of the core's source and its replacement. `python -m tests.core.mutants` applies one after the
+other to a copy of the core and runs the named tests against it, in forked children so that pytest is loaded once; it
+prints the exit code of each. Nothing here imports herenow: a child must find the copy first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "herenow"
 AT_ONCE = 2
 TOO_LONG = 120
-"""Seconds; a fault may make something endless."""
+"""Seconds; a mutant may cause an endless loop."""
 
 
 @dataclass(frozen=True)
@@ -42,80 +42,80 @@ MUTANTS = (
         "a bare beat wakes",
         "acted = held.active_at > session.active_at\n",
         "acted = held.seen_at > session.active_at\n",
-        "test_status.py::test_a_bare_beat_is_life_only",
+        "test_status.py::test_a_heartbeat_without_activity_does_not_wake_a_user",
     ),
     mutant(
         "an old beat revives",
         "(s.live or beat.seen_at <= s.seen_at)",
         "s.live",
-        "test_unleased.py::test_a_beat_that_a_node_still_remembers_revives_nobody",
+        "test_unleased.py::test_an_old_remembered_heartbeat_does_not_revive_a_session",
     ),
     mutant(
         "frequent beats are written",
         "return 3 * (held.seen_at - session.seen_at) >= dead_after",
         "return held.seen_at > session.seen_at",
-        "test_unleased.py::test_frequent_beats_cost_no_writes",
+        "test_unleased.py::test_frequent_heartbeats_cause_no_writes",
     ),
     mutant(
         "grace is a millisecond short",
         "replace(session, seen_at=seen_at, lost_at=at)",
         "replace(session, seen_at=seen_at, lost_at=at - 1)",
-        "test_grace.py::test_grace",
+        "test_grace.py::test_a_lost_session_is_kept_during_grace",
     ),
     mutant(
         "grace is a millisecond long",
         "replace(session, seen_at=seen_at, lost_at=at)",
         "replace(session, seen_at=seen_at, lost_at=at + 1)",
-        "test_grace.py::test_grace",
+        "test_grace.py::test_a_lost_session_is_kept_during_grace",
     ),
     mutant(
         "a tab on a node that seemed dead stays",
         "tombstones = _tombstones([*gone, *missing], now, epochs)",
         "tombstones = _tombstones(gone, now, epochs)",
-        "test_sign_out.py::test_a_tab_on_a_node_that_seemed_dead_is_signed_out_with_its_device",
+        "test_sign_out.py::test_a_sign_out_also_ends_a_tab_on_a_node_wrongly_declared_dead",
     ),
     mutant(
         "a node that is back is still expected",
         "if (r.device, r.holder) != (held.device, held.asserted_by))",
         "if r)",
-        "test_sign_out.py::test_that_a_session_was_retired_is_forgotten_when_its_node_is_back_and_in_time",
+        "test_sign_out.py::test_a_retired_session_entry_is_removed_when_its_node_returns_or_after_a_while",
     ),
     mutant(
         "a sweep restarts a running grace",
         "    if session is None or not session.live:\n        return presence\n    seen_at = max(",
         "    if session is None:\n        return presence\n    seen_at = max(",
-        "test_last_seen.py::test_a_sweep_never_restarts_a_running_grace",
+        "test_last_seen.py::test_a_sweep_never_restarts_a_grace_in_progress",
     ),
     mutant(
         "an equal change is sent",
         "change = Change(seen, shows) if shows != seen else None",
         "change = Change(seen, shows)",
-        "test_status.py::test_what_is_shown",
+        "test_status.py::test_a_viewer_sees_these_statuses_in_order",
     ),
     mutant(
         "a mode's end clears its successor",
         "replace(presence, mode=mode, mode_until=end)",
         "replace(presence, mode=mode, mode_until=end or presence.mode_until)",
-        "test_modes.py::test_modes",
+        "test_modes.py::test_a_mode_changes_the_shown_status",
     ),
     mutant(
         "a choice that comes too late is taken",
         "if end is not None and end <= now:",
         "if False:",
-        "test_modes.py::test_a_choice_that_comes_after_its_own_end_is_no_choice",
+        "test_modes.py::test_a_mode_or_text_that_arrives_after_its_end_is_ignored",
     ),
     mutant(
         "a mode keeps who is gone",
         "    if not presence.sessions:\n        return set_status(presence, _OFFLINE, at)",
         "    if not presence.sessions and presence.mode is Mode.AUTO:\n"
         "        return set_status(presence, _OFFLINE, at)",
-        "test_modes.py::test_modes",
+        "test_modes.py::test_a_mode_changes_the_shown_status",
     ),
     mutant(
         "last seen goes back",
         "return other if one is None else max(one, other)",
         "return other",
-        "test_last_seen.py::test_last_seen_never_goes_back",
+        "test_last_seen.py::test_last_seen_never_decreases",
     ),
     mutant(
         "hidden life enters last seen",
@@ -127,37 +127,37 @@ MUTANTS = (
         "who left a node that was taken for dead was seen when it was",
         "            return _seen_later(presence, session, loss, timings)\n",
         "            return presence\n",
-        "test_last_seen.py::test_who_left_a_node_that_was_taken_for_dead_was_seen_until_then",
+        "test_last_seen.py::test_a_user_who_leaves_a_node_wrongly_declared_dead_was_seen_until_that_moment",
     ),
     mutant(
         "who is back at once was not seen",
         "                presence = seen(presence, h.seen_at)\n",
         "                pass\n",
-        "test_grace.py::test_who_was_back_before_the_record_heard_of_the_loss_was_seen_when_they_left",
+        "test_grace.py::test_a_loss_processed_after_the_user_returned_still_sets_last_seen",
     ),
     mutant(
         "what somebody did who may have hidden enters last seen",
         " or loss.seen_at <= presence.chosen:",
         ":",
-        "test_last_seen.py::test_what_nobody_was_to_know_of_a_late_loss_is_not_told",
+        "test_last_seen.py::test_a_late_loss_does_not_reveal_what_was_hidden",
     ),
     mutant(
         "who was signed out is seen after that",
         "if not shown or signed_out or",
         "if not shown or",
-        "test_last_seen.py::test_what_nobody_was_to_know_of_a_late_loss_is_not_told",
+        "test_last_seen.py::test_a_late_loss_does_not_reveal_what_was_hidden",
     ),
     mutant(
         "who was deleted is remembered by a late loss",
         " or presence.erased_at is not None or loss",
         " or loss",
-        "test_last_seen.py::test_what_nobody_was_to_know_of_a_late_loss_is_not_told",
+        "test_last_seen.py::test_a_late_loss_does_not_reveal_what_was_hidden",
     ),
     mutant(
         "who was never shown is seen by a late loss",
         " and loss.seen_at >= loss.since + timings.online_delay",
         "",
-        "test_last_seen.py::test_who_left_before_being_shown_is_not_seen_by_a_late_loss",
+        "test_last_seen.py::test_a_late_loss_sets_no_last_seen_for_a_user_who_was_never_shown",
     ),
     mutant(
         "a hidden sign-out enters last seen",
@@ -169,26 +169,26 @@ MUTANTS = (
         "hiding leaves the last seen of before",
         "if hiding and presence.live:",
         "if False:",
-        "test_hidden.py::test_hidden_is_signed_out_at_the_moment_of_hiding",
+        "test_hidden.py::test_a_hidden_user_looks_signed_out_at_the_moment_of_hiding",
     ),
     mutant(
         "invisible leaks text and platforms",
         "or presence.hidden:\n        return View(since=presence.last_seen, last_seen=presence.last_seen)",
         "or presence.hidden:\n        return View(since=presence.last_seen, last_seen=presence.last_seen, "
         "custom=presence.custom, platforms=tuple(sorted(presence.platforms)))",
-        "test_hidden.py::test_hidden_is_signed_out_at_the_moment_of_hiding",
+        "test_hidden.py::test_a_hidden_user_looks_signed_out_at_the_moment_of_hiding",
     ),
     mutant(
         "shown again, it says since when it was hidden",
         "replace(presence, platforms=platforms_of(presence), since=at, shown_at=at)",
         "replace(presence, platforms=platforms_of(presence))",
-        "test_hidden.py::test_visible_again",
+        "test_hidden.py::test_a_user_who_becomes_visible_again_is_shown_as_one_change",
     ),
     mutant(
         "an arrival is in the snapshots before it is shown",
         "return self.mode is _INVISIBLE or self.arriving_until is not None",
         "return self.mode is _INVISIBLE",
-        "test_arrival.py::test_an_arrival_is_shown_late_or_never",
+        "test_arrival.py::test_a_new_user_is_shown_after_the_online_delay_or_never",
     ),
     mutant(
         "a frozen status is judged again",
@@ -200,25 +200,25 @@ MUTANTS = (
         "the rest in grace is not judged without the one that signed out",
         "if frozen and _includes_last_live(gone, rest):",
         "if False:",
-        "test_sign_out.py::test_sign_out",
+        "test_sign_out.py::test_a_sign_out_ends_sessions_without_grace",
     ),
     mutant(
         "coming back is activity",
         "_continued_session(same, held) if same else _new_session(held)",
         "_new_session(held)",
-        "test_grace.py::test_grace",
+        "test_grace.py::test_a_lost_session_is_kept_during_grace",
     ),
     mutant(
         "idleness of the time in grace shows as online first",
         "sessions = idled((*rest, session), now - idle_limit(presence, timings))",
         "sessions = (*rest, session)",
-        "test_grace.py::test_grace",
+        "test_grace.py::test_a_lost_session_is_kept_during_grace",
     ),
     mutant(
         "signing out goes through grace",
         "rest = tuple(s for s in presence.sessions if s.device != device)",
         "rest = tuple(replace(s, lost_at=now) if s.device == device else s for s in presence.sessions)",
-        "test_sign_out.py::test_sign_out",
+        "test_sign_out.py::test_a_sign_out_ends_sessions_without_grace",
     ),
     mutant(
         "a lost session does not count as active",
@@ -242,13 +242,13 @@ MUTANTS = (
         "a version does not rise",
         "version = max(record.version + 1, now)",
         "version = max(record.version, now)",
-        "test_outcome.py::test_versions_rise_also_within_a_millisecond_and_when_the_clock_went_back",
+        "test_outcome.py::test_versions_increase_within_a_millisecond_and_after_a_clock_step_back",
     ),
     mutant(
         "versions begin again",
         "version = max(record.version + 1, now)",
         "version = record.version + 1",
-        "test_outcome.py::test_versions_rise_above_what_anybody_has_seen",
+        "test_outcome.py::test_a_version_is_higher_than_every_version_seen_before",
     ),
     mutant(
         "no note for a holder that missed the sign-out",
@@ -266,67 +266,67 @@ MUTANTS = (
         "a note is kept for ever",
         "        dues.append(tombstone.at + REMEMBER_SIGN_OUT)",
         "        pass",
-        "test_sign_out.py::test_a_note_is_forgotten_in_time_and_lets_the_record_go",
+        "test_sign_out.py::test_a_sign_out_entry_expires_and_lets_the_record_be_dropped",
     ),
     mutant(
         "absence is evidence in a shard that forgot",
         "or held.asserted_by != held.holder or not settled:",
         "or held.asserted_by != held.holder:",
-        "test_sign_out.py::test_absence_is_evidence_only_in_a_settled_shard",
+        "test_sign_out.py::test_a_session_missing_from_a_record_counts_as_ended_only_in_a_settled_shard",
     ),
     mutant(
         "a late close takes the session elsewhere along",
         "tuple(_with_activity_of(s, session) for s in presence.sessions if s is not session)",
         "tuple(s for s in presence.sessions if s.device != device)",
-        "test_grace.py::test_a_late_close_never_touches_the_session_elsewhere",
+        "test_grace.py::test_a_late_close_does_not_end_the_session_on_another_node",
     ),
     mutant(
         "an old word of idleness beats later activity",
         "return held.idle and (held.idle_at is None or held.idle_at >= active_at)",
         "return held.idle",
-        "test_devices.py::test_devices_are_merged",
+        "test_devices.py::test_a_status_combines_all_devices",
     ),
     mutant(
         "a second device is news by itself",
         "return presence if presence.platforms <= here else",
         "return presence if presence.platforms == here else",
-        "test_devices.py::test_devices_are_merged",
+        "test_devices.py::test_a_status_combines_all_devices",
     ),
     mutant(
         "the youngest in grace gives way",
         "removed(presence, min(in_grace,",
         "removed(presence, max(in_grace,",
-        "test_session_cap.py::test_the_cap",
+        "test_session_cap.py::test_sessions_over_the_cap_are_refused_or_replace_one_in_grace",
     ),
     mutant(
         "a loss is told again after the return",
         "(h.device, h.holder) not in back]",
         "True]",
-        "test_grace.py::test_a_loss_that_is_reported_again_is_history",
+        "test_grace.py::test_a_loss_that_is_reported_again_changes_nothing",
     ),
     mutant(
         "what a newer herenow wrote is dropped",
         "extra += record[start:at]",
         "extra += b''",
-        "test_record.py::test_a_foreign_field_survives_being_settled",
+        "test_record.py::test_settle_keeps_an_unknown_field",
     ),
     mutant(
         "a record that was cut off is believed",
         "    if at != end:\n",
         "    if False:\n",
-        "test_record.py::test_broken_records",
+        "test_record.py::test_a_malformed_record_is_refused",
     ),
 )
 
 
 def places(fragment: str) -> list[Path]:
-    """Modules of the core, one for each time that they have it."""
+    """Modules of the core that contain the fragment, once per occurrence."""
     sources = {path: path.read_text() for path in (SOURCE / "core").glob("*.py")}
     return [path for path, source in sources.items() for _ in range(source.count(fragment))]
 
 
 def main() -> None:
-    """Prints name → exit code of pytest (0 passed, 1 failed) as JSON; the empty name is the core without a fault."""
+    """Prints name → exit code of pytest (0 passed, 1 failed) as JSON; the empty name is the unchanged core."""
     import hypothesis  # noqa: F401 - loaded once, for all children
     import pytest
 
@@ -362,7 +362,7 @@ def _fork(pytest, each: Mutant, folder: Path) -> int:
     signal.alarm(TOO_LONG)
     sys.path.insert(0, str(folder))
     arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-c", os.devnull]
-    # The fixtures of other tests need more of herenow than the copy has.
+    # Fixtures of other tests need more of herenow than the copy contains.
     arguments += ["--rootdir", str(ROOT), "--import-mode=importlib", "--noconftest"]
     arguments += [str(ROOT / "tests" / "core" / test) for test in each.caught_by]
     with contextlib.redirect_stdout(io.StringIO()):

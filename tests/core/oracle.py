@@ -1,7 +1,8 @@
-"""A second opinion on what a presence is: the rules of docs/what-a-status-means.md, played slowly, without records or flags.
+"""A second implementation of presence: the rules of docs/what-a-status-means.md, computed slowly, without records or
+flags.
 
-It is told what happened, and when. Idleness is a comparison of times; what is due is found by looking at every instant
-that could matter. It shares no code with `herenow.core`, only the words for statuses.
+The oracle is given every event with its time. Idleness is a comparison of times; due events are found by checking every
+instant that could matter. It shares no code with `herenow.core`, only the words for statuses.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ REST = ""
 
 @dataclass(eq=False)
 class Visit:
-    """A device at a holder."""
+    """A session: a device at a holder."""
 
     committed: int
     acted: int
     said_idle: bool = False
     lost: int | None = None
     evidence: int | None = None
-    """Of one that dies when it stays silent (REST, half-open): its last sign of life."""
+    """Last sign of life of a session that dies if it stays silent (REST, half-open socket)."""
 
 
 class Oracle:
@@ -41,9 +42,9 @@ class Oracle:
         self.shown_at = 0
         self.hidden_at: int | None = None
         self.shown = ["offline"]
-        """Every public status there was, in order, without repetitions."""
+        """All public statuses so far, in order, without repetitions."""
 
-    # --- What others see -------------------------------------------------------------------------------------------
+    # --- Public view
 
     @property
     def hidden(self) -> bool:
@@ -65,10 +66,10 @@ class Oracle:
     def public_text(self) -> str | None:
         return None if self.public == "offline" else self.text
 
-    # --- Time ------------------------------------------------------------------------------------------------------
+    # --- Time
 
     def instants(self) -> list[int]:
-        """Every moment at which something could happen by itself."""
+        """All times at which something may happen by itself."""
         found = [self.mode_until, self.text_until, self.arriving_until]
         for visit in self.visits.values():
             found.append(visit.acted + self.idle_after)
@@ -85,7 +86,7 @@ class Oracle:
         self.now = to
 
     def happen(self) -> None:
-        """Everything that is due now; a loss may end at once where there is no grace."""
+        """Process everything that is due now; with a grace of zero a loss ends at once."""
         for _ in range(2):
             for key, visit in list(self.visits.items()):
                 if visit.lost is None and visit.evidence is not None and self.now >= visit.evidence + self.dead_after:
@@ -101,7 +102,7 @@ class Oracle:
             self.arriving_until = None
         self._judge_if_live()
 
-    # --- What is told ----------------------------------------------------------------------------------------------
+    # --- Events
 
     def joins(self, device: str, holder: str) -> None:
         self.joined(device, holder, self.now)
@@ -133,7 +134,7 @@ class Oracle:
         self._lives(visit)
 
     def somebody_acts(self) -> None:
-        """On which device is not known."""
+        """Activity of the user on an unknown device."""
         for visit in self.visits.values():
             if visit.lost is None:
                 visit.acted = self.now
@@ -160,12 +161,12 @@ class Oracle:
         self.happen()
 
     def loses(self, device: str, holder: str) -> None:
-        """With a FIN, which is evidence."""
+        """The socket closes with a FIN, which is a sign of life."""
         self._lose((device, holder), self.now)
         self.happen()
 
     def dies(self, holders: dict[str, int]) -> None:
-        """Nodes are found dead; their last renewals."""
+        """Nodes are found dead; `holders`: epoch → last renewal."""
         for key in list(self.visits):
             if key[1] in holders:
                 self._lose(key, holders[key[1]])
@@ -193,7 +194,7 @@ class Oracle:
         self.own_idle_after = limit
         self.happen()
 
-    # --- Rules 1 to 5 ----------------------------------------------------------------------------------------------
+    # --- Rules 1 to 5
 
     @property
     def idle_after(self) -> int:
@@ -229,7 +230,7 @@ class Oracle:
         if self.public != self.shown[-1]:
             self.shown.append(self.public)
 
-    # --- Small facts -----------------------------------------------------------------------------------------------
+    # --- Helpers
 
     def _choose(self, mode: str, until: int | None) -> None:
         if mode == "invisible" and self.public != "offline" and self._live():

@@ -1,14 +1,14 @@
-"""A story plays nodes around one record under a manual clock, so that a test reads like a scenario:
+"""A story simulates nodes around one record under a manual clock, so that a test reads like a scenario:
 
     Story().play("connect d1, 10s, drop d1, 29s, connect d1").saw("online")
 
-Steps are separated by commas. A duration (`30s`, `5m`, `1ms`) passes with every wake-up on time; `asleep 30s` passes
-with nobody looking. Every other step is a method below, its words are the arguments, and `on`, `as`, `for`, `via` name
-some of them: `connect d1 on n2 as mobile`, `mode busy for 30m`. After `quietly` the node notes it in memory only, until
-something else makes it settle.
+Steps are separated by commas. During a duration (`30s`, `5m`, `1ms`) every wake-up is processed on time; during
+`asleep 30s` none is. Every other step is a method below with its arguments; `on`, `as`, `for` and `via` are keyword
+arguments: `connect d1 on n2 as mobile`, `mode busy for 30m`. A step after `quietly` changes only the node's memory,
+until something else makes the node settle.
 
-It does what the service does: keep stamps per session, settle, commit, settle again while there is more, drop what was
-signed out or refused. After every settle it checks what must always hold (`_check`).
+Like the node, a story keeps timestamps per session, settles, commits, settles again while there is more, and drops
+sessions that were signed out or refused. After every settle it checks the invariants (`_check`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMED = {"on": "on", "as": "platform", "for": "lasts", "via": "via"}
 
 
 def ms(text: str) -> int:
-    """`1m-1ms` is a minute less a millisecond."""
+    """`1m-1ms` is a minute minus a millisecond."""
     parts = re.findall(r"([+-]?)(\d+)(ms|s|m|h)", text)
     assert "".join(map("".join, parts)) == text, f"{text!r} is not a duration"
     return sum((-1 if sign == "-" else 1) * int(number) * UNITS[unit] for sign, number, unit in parts)
@@ -48,7 +48,7 @@ class Line:
     seen_at: int
     unleased: bool = False
     answers: bool = True
-    """Pings are answered, so that time passing is evidence of life."""
+    """True: pings are answered, so that passing time is a sign of life."""
     tabs: int = 1
     active_at: int = 0
     idle: bool = False
@@ -65,7 +65,7 @@ class Node:
     lines: list[Line] = field(default_factory=list)
     alive: bool = True
     hears: bool = True
-    """It takes part: settles, is a reaper, learns of sign-outs."""
+    """True: the node settles, reaps and receives sign-outs."""
 
     def line(self, device: str, *, unleased: bool = False) -> Line | None:
         for line in self.lines:
@@ -84,24 +84,24 @@ class Story:
         self.record = Presence() if start is None else start
         self.nodes = {name: Node(name, f"epoch-{name}") for name in ("n1", "n2", "n3")}
         self.dead: dict[str, int] = {}
-        """Epochs nobody holds any more, with their last renewal."""
+        """Epochs of dead nodes → their last renewal."""
         self.punctual = punctual
-        """False: nobody looks when time passes, only when something happens."""
+        """False: no wake-up is processed while time passes; records are settled only by events."""
         self.settled = True
         self.changes: list[View] = []
         self.outcomes: list[Outcome] = []
         self.ended: list[tuple[str, str]] = []
-        """(device, why) of lines that were closed because the record said so."""
+        """(device, reason) of sessions that were closed because the record required it."""
         self.commits = 0
         self.settled_at = self.now
         self._quiet = False
         self._epochs = 0
         self._told = 0
 
-    # --- What a test reads -----------------------------------------------------------------------------------------
+    # --- Results
 
     def saw(self, words: str) -> Story:
-        """The statuses shown since the last look, in order; nothing else was."""
+        """Assert that exactly these statuses were shown since the last call, in this order."""
         shown = [view.status.word for view in self.changes[self._told :]]
         self._told = len(self.changes)
         assert shown == words.split(), f"shown: {shown}"
@@ -143,7 +143,7 @@ class Story:
     def time(self) -> int:
         return self.now - T0
 
-    # --- How a script is played ------------------------------------------------------------------------------------
+    # --- Running a script
 
     def play(self, script: str) -> Story:
         for step in filter(None, (part.strip() for part in script.split(","))):
@@ -169,7 +169,7 @@ class Story:
         getattr(self, verb.replace("-", "_"))(*arguments, **named)
         self._quiet = False
 
-    # --- Time ------------------------------------------------------------------------------------------------------
+    # --- Time
 
     def passes(self, duration: int) -> None:
         end = self.now + duration
@@ -180,11 +180,11 @@ class Story:
         self._sleep_until(end)
 
     def asleep(self, duration: str) -> None:
-        """Nobody looks meanwhile."""
+        """Let time pass without any wake-up."""
         self._sleep_until(self.now + ms(duration))
 
     def look(self) -> None:
-        """A reaper that is due; and every node looks after its own sockets."""
+        """Run a due reaper; every node checks its own sockets."""
         for node in self.nodes.values():
             if node.alive and node.hears and self._turn(node):
                 self.settle(node)
@@ -204,7 +204,7 @@ class Story:
                 dues += [line.seen_at + self.timings.dead_after for line in node.lines if not line.answers]
         return min(dues, default=None)
 
-    # --- Sockets ---------------------------------------------------------------------------------------------------
+    # --- Sockets
 
     def connect(self, device: str, *, on: str = "n1", platform: str = "other") -> None:
         node = self._node(on)
@@ -217,7 +217,7 @@ class Story:
         self.settle(node)
 
     def drop(self, device: str, *, on: str = "n1") -> None:
-        """One of its sockets closes: the FIN is evidence."""
+        """One socket of the device closes with a FIN, which is a sign of life."""
         node = self._node(on)
         line = node.line(device)
         if line is not None:
@@ -228,7 +228,7 @@ class Story:
         self.settle(node)
 
     def vanish(self, device: str, *, on: str = "n1") -> None:
-        """No more evidence, and no FIN either."""
+        """The socket shows no more signs of life and sends no FIN."""
         line = self._node(on).line(device)
         assert line is not None
         line.answers = False
@@ -252,10 +252,10 @@ class Story:
             _rests(line, self.now)
         self.settle(node)
 
-    # --- REST ------------------------------------------------------------------------------------------------------
+    # --- REST
 
     def rest(self, device: str, activity: str = "", *, on: str = "n1", platform: str = "other") -> None:
-        """A beat without a socket."""
+        """A REST heartbeat."""
         node = self._node(on)
         if node.line(device) is not None:
             {"": self.beat, "active": self.act, "idle": self.idle}[activity](device, on=on)
@@ -274,7 +274,7 @@ class Story:
             self.settle(node, edits.act_on(device, idle=activity == "idle"))
 
     def gone(self, device: str, *, via: str = "n1") -> None:
-        """An outside gateway lost that device's connection."""
+        """An external gateway reports the device's connection as lost."""
         node = self._node(via)
         node.lines = [line for line in node.lines if not (line.unleased and line.device == device)]
         self.settle(node, edits.lose(device))
@@ -287,13 +287,13 @@ class Story:
                 line.idle = False
         self.settle(node, edits.act())
 
-    # --- What users ask for ----------------------------------------------------------------------------------------
+    # --- Requests of users
 
     def bye(self, device: str, *, on: str = "n1") -> None:
         self.sign_out(device, via=on)
 
     def sign_out(self, device: str, *, via: str = "n1") -> None:
-        """Everybody who hears closes its sockets of that device; who does not finds out by the record."""
+        """Nodes that receive the sign-out close the device's sockets; a node that does not finds it in the record."""
         node = self._node(via)
         node.lines = [line for line in node.lines if line.device != device]
         self.settle(node, edits.sign_out(device, (node.epoch,)))
@@ -308,7 +308,7 @@ class Story:
         self.settle(node, edits.sign_out_all((node.epoch,)))
 
     def deleted(self) -> None:
-        """The user is."""
+        """Delete the user."""
         node = self._anybody()
         self.settle(node, edits.erase(self.now, (node.epoch,)))
 
@@ -327,22 +327,22 @@ class Story:
         limit = None if duration == "default" else ms(duration)
         self.settle(self._node(via), edits.set_idle_after(limit))
 
-    # --- Nodes -----------------------------------------------------------------------------------------------------
+    # --- Nodes
 
     def kill(self, name: str, *, lasts: str = "0ms") -> None:
-        """The process is gone; its last renewal was `for` so long ago."""
+        """The process ends; its last renewal was `for` ago."""
         node = self.nodes[name]
         self.dead[node.epoch] = self.now - ms(lasts)
         node.alive = False
         node.lines = []
 
     def cut(self, name: str) -> None:
-        """It keeps its sockets, but hears and decides nothing."""
+        """The node keeps its sockets but receives and decides nothing."""
         self.nodes[name].hears = False
         self.dead[self.nodes[name].epoch] = self.now
 
     def leaves(self, device: str, *, on: str) -> None:
-        """Its socket closes, at a node that can tell nobody."""
+        """A socket closes at a node that is cut off."""
         node = self.nodes[on]
         assert node.alive
         assert not node.hears
@@ -351,29 +351,29 @@ class Story:
         line.seen_at = line.lost_at = self.now
 
     def retire(self) -> None:
-        """The sweep: sessions of epochs that are no more fall into grace."""
+        """The sweep: sessions of dead epochs enter grace."""
         self.settle(self._anybody(), edits.retire(self.dead))
 
     def returns(self, name: str) -> None:
-        """A node that was marked dead takes a new epoch and asserts what it holds."""
+        """A node that was marked dead takes a new epoch and asserts its sessions."""
         node = self.nodes[name]
         node.epoch = self._new_epoch()
         node.alive = node.hears = True
         self.settle(node)
 
     def hears(self, name: str) -> None:
-        """A node that missed something hears again, in time to keep its epoch."""
+        """A node that was cut off returns in time to keep its epoch."""
         node = self.nodes[name]
         node.hears = True
         self.dead.pop(node.epoch, None)
         self.settle(node)
 
     def loses_memory(self, *, settled: str = "no") -> None:
-        """The store is empty."""
+        """The store loses the record."""
         self.record = Presence()
         self.settled = settled == "yes"
 
-    # --- The one decision ------------------------------------------------------------------------------------------
+    # --- Settle
 
     def settle(self, node: Node, *asked: Edit) -> None:
         self._turn(node)
@@ -406,8 +406,9 @@ class Story:
             self.changes.append(outcome.change.after)
 
     def _note(self, node: Node, outcome: Outcome) -> None:
-        """When there is nothing more to come: what stands in the record is asserted, a loss has been told, and a beat
-        that made no session is not kept."""
+        """After the last settle: sessions in the record are asserted, reported losses are dropped, and a heartbeat that
+        made no session is not kept.
+        """
         for line in [] if outcome.more else list(node.lines):
             standing = self._standing(line.device, node.holder(line))
             if line.lost_at is None and standing is not None and standing.live:
@@ -436,16 +437,16 @@ class Story:
         assert outcome.wake_at == wake_at(after, self.timings)
 
     def _check_again(self, node: Node) -> None:
-        """Settling what is settled changes nothing."""
+        """Settling again changes nothing."""
         again = self._settled(node)
         assert again.presence == self.record
         assert again.change is None
         assert not again.more
 
-    # --- Small facts -----------------------------------------------------------------------------------------------
+    # --- Helpers
 
     def _turn(self, node: Node) -> bool:
-        """The node's own watch over silence: it knows when its sockets died, a REST line it forgets."""
+        """The node's liveness check: it knows when its sockets died; a dead REST line is removed."""
         found = False
         for line in list(node.lines):
             died_at = line.seen_at + self.timings.dead_after
@@ -509,5 +510,5 @@ def _from_start(at: int | None) -> int | None:
 
 
 def table(names: str, rows: dict[str, tuple[object, ...]]) -> pytest.MarkDecorator:
-    """Rows with readable ids: what is special about the case → its values."""
+    """Table rows with readable ids: description of the case → its values."""
     return pytest.mark.parametrize(names, [pytest.param(*row, id=name) for name, row in rows.items()])

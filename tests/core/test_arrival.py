@@ -1,4 +1,4 @@
-"""`online_delay`: who leaves before it has passed was never shown, in no way."""
+"""`online_delay`: a user who leaves before it has passed is never shown."""
 
 from tests.core.story import M, S, Story, table
 
@@ -34,13 +34,13 @@ DELAY = 5 * S
         "a text meanwhile": ("connect d1, text tea, 1s, no-text, 1s, bye d1", "", None),
     },
 )
-def test_an_arrival_is_shown_late_or_never(script, shown, last_seen):
+def test_a_new_user_is_shown_after_the_online_delay_or_never(script, shown, last_seen):
     story = Story(online_delay=DELAY).play(script)
     story.saw(shown)
     assert story.last_seen == last_seen
 
 
-def test_before_it_is_shown_every_view_says_so():
+def test_before_the_online_delay_ends_every_view_shows_an_unknown_user():
     story = Story(online_delay=DELAY).play("connect d1 as web, text tea, 4s")
     stranger = Story()
     assert story.view == stranger.view == seen(story.record, ViewScope.FULL)
@@ -50,19 +50,19 @@ def test_before_it_is_shown_every_view_says_so():
     assert (story.platforms, may_hear_typing(story.record, ViewScope.FULL)) == ("web", True)
 
 
-def test_platforms_are_those_of_the_moment_it_is_shown():
+def test_platforms_are_taken_when_the_online_delay_ends():
     story = Story(online_delay=DELAY).play("connect d1 as web, connect d2 as mobile, 5s")
     assert story.platforms == "web mobile"
 
 
-def test_the_last_place_goes_to_somebody_who_is_seen():
-    """A session in grace gives way to another device: that is no arrival."""
+def test_a_new_session_that_replaces_one_in_grace_needs_no_online_delay():
+    """A session in grace is replaced by another device: the user was already online."""
     story = Story(online_delay=DELAY, max_sessions=1).play("connect d1, 1m, drop d1, 10s, connect d2, 1s")
     story.saw("online")
     assert story.since == 0
 
 
-def test_away_on_arrival_is_shown_as_away():
+def test_a_user_idle_before_the_online_delay_ends_is_first_shown_as_away():
     story = Story(online_delay=DELAY, idle_after=2 * S).play("connect d1, 1m").saw("away")
     assert story.next_wake is None
     assert story.time == 1 * M

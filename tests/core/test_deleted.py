@@ -1,4 +1,4 @@
-"""A deleted user: nothing is left, nothing comes back, and whoever returns is new."""
+"""A deleted user: nothing is left, nothing is restored, and a returning user starts anew."""
 
 import pytest
 
@@ -17,14 +17,14 @@ def here(device="phone", holder="me", **facts):
 
 
 def lived(**facts):
-    """Somebody with a session of ours and everything else there is."""
+    """A record with a session of this node and every other field set."""
     edits = [set_mode(Mode.BUSY, None), set_custom(Custom("lunch"))]
     return settle(
         Presence(last_seen=T - 9, idle_after=60_000), T, TIMINGS, epoch="me", held=[here(**facts)], edits=edits
     ).presence
 
 
-def test_nothing_is_left_but_the_mark():
+def test_erasing_leaves_only_the_tombstone():
     outcome = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))])
     gone = outcome.presence
     assert (gone.sessions, gone.signed_out, gone.mode, gone.custom, gone.chosen) == ((), (), Mode.AUTO, None, 0)
@@ -35,7 +35,7 @@ def test_nothing_is_left_but_the_mark():
     assert decode(encode(gone)) == gone
 
 
-def test_the_version_rises_although_everything_else_begins_anew():
+def test_erasing_increases_the_version():
     before = lived()
     assert settle(before, T - 5_000, TIMINGS, edits=[erase(T - 5_000)]).presence.version > before.version
 
@@ -45,7 +45,7 @@ def test_erasing_again_changes_nothing():
     assert settle(gone, T + 2, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))]).presence is gone
 
 
-def test_a_holder_elsewhere_finds_a_note_and_does_not_assert_its_session_again():
+def test_after_an_erase_another_node_does_not_assert_its_session_again():
     before = lived()
     gone = settle(before, T + 1, TIMINGS, epoch="other", edits=[erase(T + 1, ("other",))]).presence
     assert [(note.device, note.holder) for note in gone.signed_out] == [("phone", "me")]
@@ -56,7 +56,7 @@ def test_a_holder_elsewhere_finds_a_note_and_does_not_assert_its_session_again()
     assert outcome.presence.last_seen is None
 
 
-def test_who_returns_is_new():
+def test_an_erased_user_who_returns_starts_with_a_new_record():
     gone = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))]).presence
     back = settle(gone, T + 50, TIMINGS, epoch="me", held=[Held("tab", "me", since=T + 50, seen_at=T + 50)])
     assert back.presence.status is Status.ONLINE
@@ -65,7 +65,7 @@ def test_who_returns_is_new():
 
 
 @pytest.mark.parametrize(("after", "kept"), [(REMEMBER_SIGN_OUT - 1, True), (REMEMBER_SIGN_OUT, False)])
-def test_the_mark_keeps_the_record_in_the_store_for_a_while(after, kept):
+def test_a_tombstone_keeps_the_record_in_the_store_for_a_while(after, kept):
     gone = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))])
     assert gone.wake_at == T + 1 + REMEMBER_SIGN_OUT
     later = settle(gone.presence, T + 1 + after, TIMINGS)

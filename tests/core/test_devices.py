@@ -1,4 +1,4 @@
-"""Several devices, several tabs: one merged status, and platforms that agree with it."""
+"""Several devices and tabs: one combined status, and platforms that agree with it."""
 
 from tests.core.story import M, S, Story, table
 
@@ -45,7 +45,7 @@ from herenow.core.model import own
         ),
     },
 )
-def test_devices_are_merged(script, shown, since):
+def test_a_status_combines_all_devices(script, shown, since):
     story = Story().play(script)
     story.saw(shown)
     assert story.since == since
@@ -68,7 +68,7 @@ def test_devices_are_merged(script, shown, since):
         ),
     },
 )
-def test_tabs_are_one_device(script, shown):
+def test_several_tabs_are_one_device(script, shown):
     story = Story().play("connect d1")
     assert story.devices == "d1"
     Story().play(script).saw(shown)
@@ -83,11 +83,11 @@ def test_tabs_are_one_device(script, shown):
         "or it signs out": ("connect d1, connect d2, bye d2", "d1"),
     },
 )
-def test_the_owner_sees_devices(script, devices):
+def test_a_user_sees_their_own_devices(script, devices):
     assert Story().play(script).devices == devices
 
 
-def test_the_owner_sees_which_device_is_active_and_since_when():
+def test_a_user_sees_which_of_their_devices_is_active_and_since_when():
     story = Story().play("1s, connect d1, 1s, connect d2 as mobile, idle d2, 1s, connect d2 on n2")
     rows = [(d.device, d.platform.word, d.active, d.since - story.now) for d in own(story.record).devices]
     assert rows == [("d1", "other", True, -2 * S), ("d2", "mobile", False, -1 * S)]
@@ -125,6 +125,6 @@ def test_platforms_agree_with_the_status(script, platforms):
     assert Story().play(script).platforms == platforms
 
 
-def test_a_platform_that_is_gone_is_one_change():
+def test_a_disappearing_platform_is_one_change():
     story = Story().play("connect d1 as web, connect d2 as mobile, bye d1").saw("online online")
     assert story.since == 0, "since moves only with the status"

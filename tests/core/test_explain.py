@@ -1,4 +1,4 @@
-"""Why a status is what it is: the reason always fits the status."""
+"""The explanation of a status always agrees with the status."""
 
 from tests.core.story import T0, M, S, Story, table
 
@@ -21,13 +21,13 @@ from herenow.core.explain import explained
         "signed out": ("connect d1, bye d1", "offline", "no_session", None),
     },
 )
-def test_the_reason(script, status, because, device):
+def test_explain_names_the_reason_of_a_status(script, status, because, device):
     story = Story().play(script)
     found = explained(story.record, story.timings)
     assert (found.status.word, found.because, found.device) == (status, because, device)
 
 
-def test_everything_behind_it_is_told():
+def test_explain_lists_sessions_mode_and_next_timer():
     story = Story().play("connect d1 as web, rest d2, 1m, drop d1, 5s, mode invisible for 1h")
     found = explained(story.record, story.timings)
     assert found.hidden

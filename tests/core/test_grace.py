@@ -41,15 +41,15 @@ from tests.core.story import T0, H, M, S, Story, table
         "offline once": ("connect d1, drop d1, 30s, look, look, 1h", "online offline"),
     },
 )
-def test_grace(script, shown):
+def test_a_lost_session_is_kept_during_grace(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_grace_may_be_none():
+def test_a_grace_of_zero_ends_a_lost_session_at_once():
     Story(grace=0).play("connect d1, 1s, drop d1").saw("online offline").play("connect d1").saw("online")
 
 
-def test_a_loss_nobody_looked_at_is_offline_at_its_own_time():
+def test_a_loss_processed_late_is_offline_since_its_own_time():
     """B2: offline first, then online, with true times."""
     story = Story().play("connect d1, 10s, drop d1, asleep 1h, connect d1")
     story.saw("online offline online")
@@ -69,11 +69,11 @@ def test_a_loss_nobody_looked_at_is_offline_at_its_own_time():
         "A2 dead_after and grace from that beat": ("connect d1, 1m, vanish d1, 89s, beat d1, 2m", "offline"),
     },
 )
-def test_a_half_open_socket_is_lost_after_its_last_evidence(script, status):
+def test_a_half_open_socket_is_lost_dead_after_its_last_sign_of_life(script, status):
     assert Story().play(script).status == status
 
 
-def test_a_half_open_socket_leaves_its_last_evidence():
+def test_last_seen_of_a_half_open_socket_is_its_last_sign_of_life():
     story = Story().play("connect d1, 1m, vanish d1, 10m").saw("online offline")
     assert (story.last_seen, story.since) == (1 * M, 1 * M)
 
@@ -89,12 +89,12 @@ def test_a_half_open_socket_leaves_its_last_evidence():
         "A5 a second reaper for idleness": ("connect d1, 5m, look, look", "online away"),
     },
 )
-def test_reapers(script, shown):
+def test_a_reaper_ends_due_sessions(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_two_reapers_of_the_same_record_say_the_same():
-    """A5: they write the same bytes over the same bytes, so one of them finds nothing to do."""
+def test_two_reapers_compute_the_same_record():
+    """A5: both write the same bytes over the same bytes, so the second has nothing to do."""
     story = Story().play("connect d1, drop d1, asleep 31s")
     n1, n2 = story.nodes["n1"], story.nodes["n2"]
     assert story._settled(n1).presence == story._settled(n2).presence
@@ -119,18 +119,18 @@ def test_two_reapers_of_the_same_record_say_the_same():
         ),
     },
 )
-def test_a_late_close_never_touches_the_session_elsewhere(script, shown):
+def test_a_late_close_does_not_end_the_session_on_another_node(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_what_was_done_through_the_old_node_is_not_forgotten():
-    """The new node inherited what the record knew then; the old one knows better, and says so when it closes."""
+def test_activity_through_the_previous_node_is_kept():
+    """The new node knows the activity of the record; the old node knows a later one and reports it when it closes."""
     story = Story().play("connect d1, 30s, connect d1 on n2, 10s, quietly act d1 on n1, 5s, drop d1 on n1, 5m-6s")
     story.saw("online").play("1s").saw("away")
     assert story.since == 40 * S
 
 
-def test_evidence_of_the_old_node_counts_for_last_seen():
+def test_a_sign_of_life_on_the_previous_node_counts_for_last_seen():
     story = Story().play("connect d1, 1s, connect d1 on n2, 9s, vanish d1 on n2, 30s, drop d1 on n1, 5m")
     story.saw("online offline")
     assert story.last_seen == 40 * S
@@ -166,12 +166,12 @@ def test_evidence_of_the_old_node_counts_for_last_seen():
         "the close overtakes the connect": ("connect d1, quietly bye d1, look, 1m", "online offline"),
     },
 )
-def test_what_happens_between_two_looks_ends_as_if_somebody_had_looked(script, shown):
+def test_events_between_two_settles_give_the_same_result_as_settling_after_each(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_a_loss_that_is_reported_again_is_history():
-    """The node still remembers an old connection's loss, while the device is back and stands in the record."""
+def test_a_loss_that_is_reported_again_changes_nothing():
+    """The node still has the loss of an old connection, while the device is back in the record."""
     story = Story().play("connect d1, 10s, quietly drop d1, asleep 1s")
     [lost] = story.nodes["n1"].lines
     story.play("connect d1, 10s")
@@ -182,8 +182,8 @@ def test_a_loss_that_is_reported_again_is_history():
     assert story.record == before
 
 
-def test_who_was_back_before_the_record_heard_of_the_loss_was_seen_when_they_left():
-    """Nothing is shown for it; but the ledger hears of it, as of every end."""
+def test_a_loss_processed_after_the_user_returned_still_sets_last_seen():
+    """Nothing is shown, but the ledger gets it like every end."""
     story = Story().play("connect d1, 10s")
     [line] = story.nodes["n1"].lines
     lost = replace(line, lost_at=story.now)
@@ -195,7 +195,7 @@ def test_who_was_back_before_the_record_heard_of_the_loss_was_seen_when_they_lef
     assert any(outcome.unsaved for outcome in story.outcomes)
 
 
-def test_who_hides_leaves_no_trace_by_being_back():
+def test_a_loss_of_a_hidden_user_who_returned_does_not_change_last_seen():
     story = Story().play("connect d1, mode invisible, 10s")
     [line] = story.nodes["n1"].lines
     lost = replace(line, lost_at=story.now)

@@ -1,4 +1,4 @@
-"""Invisible: to everybody else exactly one who signed out at the moment of hiding, for as long as it lasts."""
+"""An invisible user looks exactly like a user who signed out at the moment of hiding, for as long as it lasts."""
 
 import pytest
 from tests.core.story import T0, M, S, Story, table
@@ -40,8 +40,8 @@ HIDDEN = {
 
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
 @pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
-def test_hidden_is_signed_out_at_the_moment_of_hiding(before, hidden):
-    """G4, whatever happens meanwhile; and nothing is shown for it."""
+def test_a_hidden_user_looks_signed_out_at_the_moment_of_hiding(before, hidden):
+    """G4, whatever the user does while hidden; no frame is sent."""
     signed_out = Story().play(before).play("bye-all")
     story = Story().play(before).play("mode invisible")
     assert story.view == signed_out.view
@@ -61,14 +61,14 @@ def test_hidden_is_signed_out_at_the_moment_of_hiding(before, hidden):
         "left": ("connect d1, mode invisible, bye d1", "offline"),
     },
 )
-def test_the_user_sees_the_truth(script, truth):
+def test_a_hidden_user_sees_their_own_true_status(script, truth):
     story = Story().play(script)
     assert story.truth == truth
     assert own(story.record).mode.word == "invisible"
     assert own(story.record).status.word == truth
 
 
-def test_the_truth_has_the_shape_of_a_status():
+def test_the_true_view_of_a_hidden_user_has_all_status_fields():
     story = Story().play("connect d1 as web, text tea, mode invisible")
     view = truth(story.record)
     assert (view.status.word, view.custom and view.custom.text, view.last_seen) == ("online", "tea", None)
@@ -117,7 +117,7 @@ def test_the_truth_has_the_shape_of_a_status():
         "shown in grace": ("connect d1, mode invisible, 1m, drop d1, 10s, mode auto", "online offline online", 70 * S),
     },
 )
-def test_visible_again(script, shown, since):
+def test_a_user_who_becomes_visible_again_is_shown_as_one_change(script, shown, since):
     story = Story().play(script)
     story.saw(shown)
     assert story.since == since
@@ -150,7 +150,7 @@ def test_hidden_activity_never_enters_last_seen(script, last_seen):
     assert Story().play(script).last_seen == last_seen
 
 
-def test_hiding_tells_the_own_devices_and_the_ledger():
+def test_hiding_is_published_to_own_devices_and_marked_for_the_ledger():
     story = Story().play("connect d1")
     story.play("1s, mode invisible")
     assert (story.outcomes[-1].news, story.outcomes[-1].unsaved) == (True, True)

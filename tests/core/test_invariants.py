@@ -1,7 +1,7 @@
-"""What must hold whatever happens: a state machine plays two nodes, an oracle says what is true.
+"""Invariants of the core: a state machine simulates two nodes, and an oracle computes the expected result.
 
-Time moves mostly to the edges (a millisecond before, at and after everything that can fall due). `punctual` runs look at
-every wake-up, the others only when something happens: then the same must come out, with less shown on the way.
+Time moves mostly to edges (a millisecond before, at and after everything that can be due). `punctual` runs settle at
+every wake-up, the others only at events: the result must be the same, with fewer changes shown on the way.
 
     HYPOTHESIS_PROFILE=thorough pytest tests/core/test_invariants.py
 """
@@ -29,7 +29,7 @@ shifts = st.sampled_from([-1, 0, 1])
 ends = st.sampled_from([None, 1, 10 * S, 4 * M, 30 * M])
 PLATFORMS = {"a": "web", "b": "mobile"}
 THIRD = 30 * S
-"""REST beats come no closer here, so that each is written: see test_unleased for those that are not."""
+"""REST heartbeats come no closer here, so that each is written; test_unleased covers the others."""
 
 
 class World(RuleBasedStateMachine):
@@ -41,14 +41,14 @@ class World(RuleBasedStateMachine):
         self.oracle = Oracle(T0, grace=grace, idle_after=5 * M, dead_after=90 * S, online_delay=online_delay)
         self.punctual = punctual
         self.signed_out: dict[str, int] = {}
-        """Devices whose sign-out n2 did not hear of, and when it was."""
+        """Devices whose sign-out n2 did not receive, with its time."""
         self.shown_before = 0
         self.changes_before = 0
         self.hidden_at = None
         self.hidden_view = None
         self.last_seen = None
 
-    # --- Time ------------------------------------------------------------------------------------------------------
+    # --- Time
 
     @rule(which=st.sampled_from([0, 0, 0, 1, 2]), shift=shifts)
     def to_an_edge(self, which, shift):
@@ -71,15 +71,15 @@ class World(RuleBasedStateMachine):
         self.now()
         self.story.look()
 
-    # --- Devices ---------------------------------------------------------------------------------------------------
+    # --- Devices
 
     @rule(device=devices, node=nodes, verb=st.sampled_from(["act", "idle", "idle", "beat", "drop", "drop", "vanish"]))
     def socket(self, device, node, verb):
-        """Who is not connected connects."""
+        """A device that is not connected connects first."""
         if not self.hears(node):
             return
         if verb == "act":
-            self.passes(1)  # activity in the very millisecond of the activity before is none
+            self.passes(1)  # activity in the same millisecond as the last activity does not count
         elif verb in ("drop", "vanish"):
             self.between_two_instants()
         line = self.line(device, node)
@@ -89,7 +89,7 @@ class World(RuleBasedStateMachine):
             self.oracle.joins(*key)
             self.story.connect(device, on=node, platform=PLATFORMS[device])
         elif verb == "vanish" and (node == "n2" or not line.answers):
-            pass  # of two nodes that find a loss late, the order is anybody's guess
+            pass  # if two nodes find a loss late, either order is valid
         else:
             {
                 "act": self.oracle.acts,
@@ -108,7 +108,7 @@ class World(RuleBasedStateMachine):
         ahead = max(self.story.record.version - self.story.now, 0)
         self.passes(ahead + 1)  # a sign-out wins within its millisecond
         if visit is not None and visit.evidence is not None and self.story.now == visit.evidence + 90 * S:
-            self.passes(1)  # A3: in that very millisecond it depends on who was first
+            self.passes(1)  # A3: within one millisecond the order of events decides
         self.now()
         here = [key for key, v in self.oracle.visits.items() if key[0] == device and v.lost is None]
         sockets = [key for key in here if key[1] != REST]
@@ -126,7 +126,7 @@ class World(RuleBasedStateMachine):
 
     @rule(device=st.sampled_from(["a", "b", "r"]), node=nodes, how=st.sampled_from(["sign out", "gateway", "act"]))
     def from_outside(self, device, node, how):
-        """Signed out; lost by its gateway; or somebody acts, on which device is not known."""
+        """A sign-out, a loss reported by a gateway, or activity on an unknown device."""
         if not self.hears(node):
             return
         if how == "act":
@@ -145,7 +145,7 @@ class World(RuleBasedStateMachine):
             self.oracle.signs_out(device)
             self.story.sign_out(device, via=node)
 
-    # --- What users choose -----------------------------------------------------------------------------------------
+    # --- Choices of users
 
     @rule(mode=st.sampled_from([*(mode.word for mode in Mode), "invisible"]), lasts=ends)
     def choose(self, mode, lasts):
@@ -169,11 +169,11 @@ class World(RuleBasedStateMachine):
         self.oracle.idles_after(limit)
         self.story.idle_after("default" if limit is None else f"{limit}ms")
 
-    # --- The second node -------------------------------------------------------------------------------------------
+    # --- The second node
 
     @rule(how=st.sampled_from(["kill", "cut", "retire", "retire"]), ago=st.sampled_from([0, 3 * S]))
     def trouble(self, how, ago):
-        """It is killed, or cut off, and comes back; somebody sweeps up what it left."""
+        """The node is killed or cut off and comes back; another node sweeps its sessions."""
         if how == "retire":
             self.now()
             self.oracle.dies(self.story.dead)
@@ -197,7 +197,7 @@ class World(RuleBasedStateMachine):
                 self.oracle.joined(line.device, node.epoch, line.since, acted=line.active_at, idle_at=idle_at, was=was)
         self.oracle.happen()
 
-    # --- What must hold --------------------------------------------------------------------------------------------
+    # --- Invariants
 
     @invariant()
     def the_record_says_what_is_true(self):
@@ -214,7 +214,7 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def only_what_was_true_is_shown(self):
-        """And all of it, when somebody looks at every wake-up."""
+        """In punctual runs, everything that was true is shown as well."""
         if self.nobody_looked():
             return
         was = self.oracle.shown[self.shown_before :]
@@ -274,7 +274,7 @@ class World(RuleBasedStateMachine):
         assert wake is None or wake > self.story.time or self.nobody_looked()
 
     def teardown(self):
-        """Everybody falls silent: offline, and nobody needs to look any more."""
+        """All devices become silent: the user is offline and no wake-up remains."""
         if not hasattr(self, "story"):
             return
         story = self.story
@@ -294,20 +294,20 @@ class World(RuleBasedStateMachine):
         story.play("mode auto, no-text")
         assert droppable(story.record)
 
-    # --- Small facts -----------------------------------------------------------------------------------------------
+    # --- Helpers
 
     def now(self) -> None:
-        """The oracle has come as far."""
+        """Bring the oracle to the current time."""
         self.report()
         self.oracle.advance(self.story.now)
 
     def between_two_instants(self) -> None:
-        """A loss goes before what falls due with it, if nobody has looked yet: we do not want to know."""
+        """Move time off instants where something is due: there the result depends on the order."""
         while self.story.now in self.oracle.instants():
             self.passes(1)
 
     def report(self) -> None:
-        """The first node says which of its sockets died, if some did."""
+        """The first node reports which of its sockets died, if any."""
         node = self.story.nodes["n1"]
         if self.story._turn(node):
             self.oracle.advance(self.story.now)
@@ -315,11 +315,11 @@ class World(RuleBasedStateMachine):
 
     @property
     def looked_at(self) -> int:
-        """When somebody last settled; in a punctual run nobody needs to."""
+        """Time of the last settle; the current time in punctual runs."""
         return self.story.now if self.punctual else self.story.settled_at
 
     def nobody_looked(self) -> bool:
-        """Since time passed."""
+        """True if time has passed since the last settle."""
         return self.looked_at != self.story.now
 
     def hears(self, node: str) -> bool:

@@ -1,4 +1,4 @@
-"""Last seen is the last evidence of life that others may know: never a moment of detection, never earlier than before."""
+"""Last seen is the last sign of life that others may know: never the time of detection, and it never decreases."""
 
 from tests.core.story import T0, M, S, Story, table
 
@@ -34,7 +34,7 @@ from tests.core.story import T0, M, S, Story, table
         "a return": ("connect d1, drop d1, 10s, connect d1, 10s, drop d1, 1m", 20 * S),
     },
 )
-def test_last_seen(script, last_seen):
+def test_last_seen_is_the_last_sign_of_life(script, last_seen):
     story = Story().play(script)
     assert (story.status, story.last_seen) == ("offline", last_seen)
     assert story.since == last_seen, "offline since the last evidence"
@@ -50,7 +50,7 @@ def test_last_seen(script, last_seen):
         "in grace": ("connect d1, drop d1, 29s",),
     },
 )
-def test_last_seen_is_null_beside_any_other_status(script):
+def test_last_seen_is_null_unless_the_user_is_offline(script):
     assert Story().play(script).last_seen is None
 
 
@@ -62,11 +62,11 @@ def test_last_seen_is_null_beside_any_other_status(script):
         "hidden and shown": ("connect d1, mode invisible, 10s, mode auto, 11s, bye d1, 5m",),
     },
 )
-def test_last_seen_never_goes_back(script):
+def test_last_seen_never_decreases(script):
     assert Story().play(script).last_seen == 21 * S
 
 
-def test_an_old_last_seen_from_the_ledger_is_kept_until_the_next_evidence():
+def test_last_seen_from_the_ledger_is_kept_until_the_next_sign_of_life():
     story = Story(start=Story().play("connect d1, 10s, bye d1").record)
     assert story.play("1h").last_seen == 10 * S
     assert story.play("connect d1, bye d1").last_seen == 3600 * S
@@ -89,18 +89,18 @@ CUT = "connect d1 on n2, cut n2, 10s, "
         ),
     },
 )
-def test_who_left_a_node_that_was_taken_for_dead_was_seen_until_then(script):
+def test_a_user_who_leaves_a_node_wrongly_declared_dead_was_seen_until_that_moment(script):
     story = Story().play(script)
     assert (story.status, story.last_seen) == ("offline", 20 * S)
 
 
-def test_a_late_loss_beside_others_is_shown_when_they_have_gone():
+def test_a_late_loss_beside_other_sessions_is_saved_at_once_and_shown_after_they_end():
     story = Story().play(CUT + "retire, connect d2, 10s, leaves d1 on n2, 1m, returns n2").saw("online")
     assert story.outcomes[-1].unsaved, "the ledger hears of it at once"
     assert story.record.last_seen == T0 + 20 * S
 
 
-def test_a_late_loss_does_not_restart_a_running_grace():
+def test_a_late_loss_does_not_restart_a_grace_in_progress():
     story = Story().play(CUT + "retire, 10s, leaves d1 on n2, returns n2, 20s-1ms").saw("online")
     story.play("1ms").saw("offline")
 
@@ -121,16 +121,16 @@ def test_a_late_loss_does_not_restart_a_running_grace():
         ),
     },
 )
-def test_what_nobody_was_to_know_of_a_late_loss_is_not_told(script, last_seen):
+def test_a_late_loss_does_not_reveal_what_was_hidden(script, last_seen):
     assert Story().play(script).last_seen == last_seen
 
 
-def test_who_left_before_being_shown_is_not_seen_by_a_late_loss():
+def test_a_late_loss_sets_no_last_seen_for_a_user_who_was_never_shown():
     story = Story(online_delay=30 * S).play(CUT + "retire, 10s, leaves d1 on n2, 1m, returns n2")
     assert story.last_seen is None
 
 
-def test_a_sweep_never_restarts_a_running_grace():
+def test_a_sweep_never_restarts_a_grace_in_progress():
     story = Story().play("connect d1 on n2, 10s, kill n2, retire, 5s, retire, 25s-1ms").saw("online")
     story.play("1ms").saw("offline")
 
@@ -155,11 +155,11 @@ def test_a_sweep_never_restarts_a_running_grace():
         ),
     },
 )
-def test_nodes_that_die_or_come_back(script, shown):
+def test_users_of_a_dead_node_go_offline_unless_they_or_it_return(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_the_same_sockets_under_a_new_epoch_are_the_same_sessions():
+def test_a_new_epoch_keeps_the_sessions_of_the_same_sockets():
     story = Story(max_sessions=1).play("connect d1 on n2, cut n2, 10s, returns n2")
     assert [s.holder for s in story.record.sessions] == [story.nodes["n2"].epoch]
     assert not story.ended

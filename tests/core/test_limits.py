@@ -1,6 +1,6 @@
-"""Rate limits: a bucket gives what it holds, fills at its rate, and is never fuller than full.
+"""Rate limits: a bucket holds a burst and refills at its rate.
 
-Load shedding: what an overloaded node gives up, in which order, and what it never does.
+Load shedding: which changes an overloaded node delays, in which order, and which it never delays.
 """
 
 import pytest
@@ -15,7 +15,7 @@ NOW = 1_800_000_000_000
 
 
 def taken(times, rate=RATE):
-    """Which of these moments got something, and what the others had to wait."""
+    """Milliseconds to wait for each request; 0 if it is allowed."""
     full_at, waits = None, []
     for now in times:
         full_at, wait = take_token(full_at, now, rate)
@@ -34,17 +34,17 @@ def taken(times, rate=RATE):
         ([5_000, 0], [0, 0]),  # a clock that was set back
     ],
 )
-def test_so_many_at_once_and_one_more_per_period(times, waits):
+def test_a_rate_limit_allows_a_burst_and_one_more_per_period(times, waits):
     assert taken([NOW + time for time in times]) == waits
 
 
-def test_a_refusal_costs_nothing():
+def test_a_refused_request_uses_no_token():
     full_at, _ = take_token(None, NOW, Rate(1_000, 1))
     assert [take_token(full_at, NOW + 500, Rate(1_000, 1)) for _ in range(3)] == [(full_at, 500)] * 3
 
 
 @given(st.lists(st.sampled_from([0, 1, 29_999, 30_000, 30_001, 150_000]), max_size=60), st.integers(1, 6))
-def test_no_window_sees_more_than_it_may(pauses, burst):
+def test_no_time_window_exceeds_the_rate(pauses, burst):
     rate, now, got = Rate(30_000, burst), NOW, []
     full_at = None
     for pause in pauses:
@@ -52,7 +52,7 @@ def test_no_window_sees_more_than_it_may(pauses, burst):
         full_at, wait = take_token(full_at, now, rate)
         if wait == 0:
             got.append(now)
-        assert take_token(full_at, now + wait, rate)[1] == 0 or wait == 0  # who waits as told is let in
+        assert take_token(full_at, now + wait, rate)[1] == 0 or wait == 0  # waiting the given time is enough
     for first in range(len(got)):
         for last in range(first, len(got)):
             assert last - first + 1 <= burst + (got[last] - got[first]) // rate.every
@@ -88,7 +88,7 @@ GONE = View(Status.OFFLINE, 4, 4)
         (ONLINE, ONLINE, None),
     ],
 )
-def test_which_difference_waits_from_which_level_on(before, after, given_up_from):
+def test_each_status_difference_is_delayed_from_its_overload_level_on(before, after, given_up_from):
     levels = [shed for shed in Shed if may_wait(before, after, shed)]
     assert levels == [shed for shed in Shed if given_up_from is not None and shed >= given_up_from]
 
@@ -110,5 +110,5 @@ def test_which_difference_waits_from_which_level_on(before, after, given_up_from
         (Shed.TEXT, 0.0, Shed.NOTHING),
     ],
 )
-def test_a_level_begins_at_its_bound_and_is_left_at_half_of_it(present, late, expected):
+def test_an_overload_level_begins_at_its_bound_and_ends_at_half_of_it(present, late, expected):
     assert shed_level(present, late) is expected

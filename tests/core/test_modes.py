@@ -1,4 +1,4 @@
-"""What the user chose: kept, ended at its own time exactly once, never a reason to live or die."""
+"""Modes and texts are kept, end once at their own time, and never affect liveness."""
 
 import pytest
 from tests.core.story import T0, M, Story, table
@@ -43,11 +43,11 @@ from herenow.core.settle import Timings, settle
         "two ends at once": ("connect d1, mode busy for 4m, text x for 4m, 4m", "online busy busy online"),
     },
 )
-def test_modes(script, shown):
+def test_a_mode_changes_the_shown_status(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_a_mode_ends_at_its_time_also_when_found_late():
+def test_a_mode_that_is_processed_late_ends_at_its_own_time():
     story = Story().play("connect d1, mode busy for 4m, asleep 4m, asleep 10s, look").saw("online busy online")
     assert story.since == 4 * M
 
@@ -63,7 +63,7 @@ def test_a_mode_ends_at_its_time_also_when_found_late():
     },
 )
 @pytest.mark.parametrize("before", ["", "connect d1,", "connect d1, drop d1,"], ids=["offline", "here", "in grace"])
-def test_mode_and_text_do_not_touch_each_other(before, script, mode, text):
+def test_mode_and_text_are_independent(before, script, mode, text):
     story = Story().play(before + script)
     assert story.record.mode.word == mode
     assert (story.record.custom and story.record.custom.text) == text
@@ -88,7 +88,7 @@ def test_a_custom_status_never_changes_liveness(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_a_text_does_not_move_since():
+def test_a_custom_text_does_not_change_since():
     assert Story().play("connect d1, 1m, text tea").since == 0
 
 
@@ -103,21 +103,21 @@ def test_a_text_does_not_move_since():
         "ended while offline": ("connect d1, text tea for 1m, bye d1, 2m, connect d1", None),
     },
 )
-def test_a_text_is_seen_beside_a_status_only(script, text):
+def test_a_custom_text_is_shown_only_while_the_user_is_not_offline(script, text):
     custom = Story().play(script).view.custom
     assert (custom and custom.text) == text
 
 
 @pytest.mark.parametrize("late", [0, 1, 1000])
-def test_a_choice_that_comes_after_its_own_end_is_no_choice(late):
-    """It waited for the store; its end must not clear what was chosen meanwhile."""
+def test_a_mode_or_text_that_arrives_after_its_end_is_ignored(late):
+    """It waited for the store; its end must not clear a later choice."""
     story = Story().play("connect d1, mode away, text tea")
     edits = [set_mode(Mode.BUSY, T0), set_custom(Custom("late", until=T0))]
     outcome = settle(story.record, T0 + late, Timings(), epoch=story.nodes["n1"].epoch, edits=edits)
     assert (outcome.presence.mode, outcome.presence.custom) == (Mode.AWAY, Custom("tea"))
 
 
-def test_an_end_beside_auto_means_nothing():
+def test_an_end_given_with_mode_auto_is_ignored():
     story = Story().play("mode auto for 1m")
     assert story.record.mode_until is None
     assert story.next_wake is None
@@ -133,6 +133,6 @@ def test_an_end_beside_auto_means_nothing():
         "the same again": ("1s, mode busy, 1s, mode busy", 1000),
     },
 )
-def test_the_ledger_orders_choices_by_the_version_they_were_made_at(script, chosen):
+def test_the_chosen_version_of_a_record_is_that_of_the_last_choice(script, chosen):
     story = Story().play(script)
     assert story.record.chosen == (T0 + chosen if chosen else 0)

@@ -1,4 +1,4 @@
-"""What a settle tells its caller beside the presence: who must hear of it, when to look again, whether there is more."""
+"""The outcome of `settle` besides the presence: news for viewers, the next wake-up, and whether to settle again."""
 
 from tests.core.story import T0, H, M, S, Story, table
 
@@ -27,7 +27,7 @@ T = Timings()
         "hidden": ("connect d1, mode invisible for 1m", 1 * M),
     },
 )
-def test_when_to_look_again(script, wake):
+def test_settle_returns_the_next_wake_up_time(script, wake):
     assert Story().play(script).next_wake == wake
 
 
@@ -49,7 +49,7 @@ def test_when_to_look_again(script, wake):
         "a sign-out elsewhere": ("connect d1, connect d1 on n2, connect d1 on n3", "bye d1", True, True),
     },
 )
-def test_who_must_hear_of_it(script, then, news, unsaved):
+def test_settle_reports_news_for_viewers_and_unsaved_for_the_ledger(script, then, news, unsaved):
     story = Story().play(script)
     before = len(story.outcomes)
     outcomes = story.play(then).outcomes[before:]
@@ -57,8 +57,8 @@ def test_who_must_hear_of_it(script, then, news, unsaved):
     assert any(o.unsaved for o in outcomes) is unsaved
 
 
-def test_a_change_before_the_edit_is_a_commit_of_its_own():
-    """B2: the grace ended before the user chose; the choice waits for the next settle."""
+def test_a_change_due_before_an_edit_is_committed_separately():
+    """B2: the grace ended before the user chose; the choice is applied by the next settle."""
     story = Story().play("connect d1, drop d1, asleep 1m")
     outcome = settle(story.record, story.now, T, epoch=N1, edits=[set_mode(Mode.BUSY, None)])
     assert (outcome.applied, outcome.more, outcome.presence.mode) == (False, True, Mode.AUTO)
@@ -66,8 +66,8 @@ def test_a_change_before_the_edit_is_a_commit_of_its_own():
     assert (outcome.applied, outcome.more, outcome.presence.mode) == (True, False, Mode.BUSY)
 
 
-def test_a_change_by_an_edit_comes_before_what_is_held():
-    """Sign out here, connect there: offline, then online."""
+def test_a_change_by_an_edit_is_committed_before_held_sessions():
+    """Sign-out of one device and connect of another: offline, then online."""
     story = Story().play("connect d1")
     held = [Held("d2", N1, T0, T0)]
     first = settle(story.record, story.now, T, epoch=N1, held=held, edits=[sign_out("d1", [N1])])
@@ -76,15 +76,15 @@ def test_a_change_by_an_edit_comes_before_what_is_held():
     assert (second.more, [s.device for s in second.presence.sessions]) == (False, ["d2"])
 
 
-def test_edits_are_judged_one_by_one():
-    """What freezes is what the edits before it made of it."""
+def test_edits_are_applied_one_by_one():
+    """`lose` freezes the status as changed by the edits before it."""
     story = Story().play("rest d1, kill n1")
     outcome = settle(story.record, story.now, T, edits=[set_mode(Mode.BUSY, None), lose("d1")])
     assert outcome.presence.status.word == "busy"
 
 
 def test_applying_an_edit_again_changes_nothing():
-    """The outcome of a commit may be unknown: then it is read again, and the edit tried again."""
+    """After an unknown outcome the record is read again and the edit applied again."""
     edits = [
         set_mode(Mode.BUSY, T0 + H),
         set_mode(Mode.INVISIBLE, None),
@@ -114,12 +114,12 @@ def test_applying_an_edit_again_changes_nothing():
         "an idle_after, which the ledger has": ("idle-after 1m", True),
     },
 )
-def test_which_records_may_leave_the_store(script, may_go):
+def test_a_record_without_state_may_be_dropped_from_the_store(script, may_go):
     assert droppable(Story().play(script).record) is may_go
 
 
-def test_versions_rise_above_what_anybody_has_seen():
-    """E14: the record leaves the store, the user returns; every viewer sees it."""
+def test_a_version_is_higher_than_every_version_seen_before():
+    """E14: the record is dropped from the store and the user returns; every viewer must see it."""
     story = Story().play("connect d1, 1s, bye d1")
     before = story.record.version
     story.record = Presence(last_seen=story.record.last_seen)
@@ -127,7 +127,7 @@ def test_versions_rise_above_what_anybody_has_seen():
     assert story.record.version > before
 
 
-def test_versions_rise_also_within_a_millisecond_and_when_the_clock_went_back():
+def test_versions_increase_within_a_millisecond_and_after_a_clock_step_back():
     story = Story().play("connect d1, connect d2, connect d3")
     version = story.record.version
     assert version == T0 + 2
@@ -135,7 +135,7 @@ def test_versions_rise_also_within_a_millisecond_and_when_the_clock_went_back():
     assert outcome.presence.version == version + 1
 
 
-def test_what_did_not_change_keeps_its_version():
+def test_an_unchanged_record_keeps_its_version():
     story = Story().play("connect d1, 1m")
     outcome = story._settled(story.nodes["n1"])
     assert outcome.presence is story.record

@@ -1,4 +1,4 @@
-"""A presence as bytes and back: nothing is lost, nothing foreign is destroyed, nothing broken is believed."""
+"""Encoding and decoding a presence: no field is lost, unknown fields are kept, broken records are refused."""
 
 from base64 import urlsafe_b64encode
 
@@ -67,7 +67,7 @@ def field(tag: int, content: bytes) -> bytes:
 @example(Presence(version=0, sessions=(Session("é" * 64, "", 1, 2, 3, lost_at=4),)))
 @example(Presence(version=T0, custom=Custom("👩‍👩‍👧‍👦" * 14, "🏳️‍🌈", T0 + 1)))
 @example(Presence(version=T0, signed_out=(SignedOut("𝄞" * 32, "epoch-n1", T0 - 1),)))
-def test_what_is_written_is_read(presence):
+def test_a_decoded_record_equals_the_encoded_one(presence):
     written = encode(presence)
     assert decode(written) == presence
     assert encode(decode(written)) == written
@@ -112,7 +112,7 @@ def test_records_stay_small(script, most):
     assert len(encode(Story().play(script).record)) <= most
 
 
-# What a newer herenow wrote
+# Records of a newer version
 
 
 @given(presences, st.integers(13, 255), contents)
@@ -125,25 +125,25 @@ def test_a_field_with_an_unknown_tag_is_kept_and_written_back(presence, tag, con
         assert decode(encode(read)) == read
 
 
-def test_a_foreign_field_survives_being_settled():
+def test_settle_keeps_an_unknown_field():
     story = Story(start=decode(encode(Presence()) + field(77, b"from the future")))
     story.play("connect d1, mode busy, 1m, drop d1, 1h")
     assert field(77, b"from the future") in encode(story.record)
 
 
 @pytest.mark.parametrize("record", [b"", b"\x00", b"\x02" + bytes(7), b"\xff" * 40])
-def test_a_record_of_an_unknown_format_is_not_read(record):
+def test_a_record_of_an_unknown_format_raises_unknown_format(record):
     with pytest.raises(UnknownFormat) as caught:
         decode(record)
     assert caught.type is UnknownFormat, "it may be right, only not for us"
 
 
-# What nobody wrote
+# Invalid records
 
 
 @given(presences, st.data())
-def test_a_record_that_was_cut_off_is_not_believed(presence, data):
-    """Unless it happens to be cut between two fields, which nothing can tell."""
+def test_a_truncated_record_is_refused_or_equals_a_shorter_record(presence, data):
+    """A record cut exactly between two fields cannot be recognised."""
     written = encode(presence)
     cut = written[: data.draw(st.integers(1, len(written) - 1))]
     try:
@@ -156,7 +156,7 @@ def test_a_record_that_was_cut_off_is_not_believed(presence, data):
 
 @given(st.binary(max_size=80), st.integers(0, 1))
 @settings(max_examples=500)
-def test_garbage_is_refused_or_read_but_never_a_surprise(garbage, kind):
+def test_random_bytes_are_refused_or_decoded_consistently(garbage, kind):
     record = b"\x01" + garbage if kind else garbage
     try:
         presence = decode(record)
@@ -166,7 +166,7 @@ def test_garbage_is_refused_or_read_but_never_a_surprise(garbage, kind):
 
 
 @given(presences, st.data())
-def test_a_flipped_bit_is_refused_or_read_but_never_a_surprise(presence, data):
+def test_a_flipped_bit_is_refused_or_decoded_consistently(presence, data):
     written = bytearray(encode(presence))
     at = data.draw(st.integers(0, len(written) - 1))
     written[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -206,11 +206,11 @@ SESSION = b"\x03"
         "a text that is not text": (HEAD + b"\x06\x03\x00\x00\xff",),
     },
 )
-def test_broken_records(record):
+def test_a_malformed_record_is_refused(record):
     with pytest.raises(Damaged, match="record of"):
         decode(record)
 
 
-def test_an_epoch_is_six_bytes():
+def test_an_epoch_is_stored_in_six_bytes():
     with pytest.raises(AssertionError, match="not an epoch"):
         encode(Presence(sessions=(Session("d1", "abcd", 0, 0, 0),)))

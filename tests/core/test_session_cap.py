@@ -1,4 +1,4 @@
-"""C5: a cap on the sessions of one user; those in grace give way, oldest first; the others live on."""
+"""C5: a cap on the sessions of one user. Sessions in grace are replaced first, oldest first; live ones stay."""
 
 from tests.core.story import Story, table
 
@@ -41,19 +41,19 @@ from tests.core.story import Story, table
         ),
     },
 )
-def test_the_cap(script, devices, refused):
+def test_sessions_over_the_cap_are_refused_or_replace_one_in_grace(script, devices, refused):
     story = Story(max_sessions=3).play(script)
     assert story.devices == devices
     assert " ".join(device for device, why in story.ended if why == "refused") == refused
     story.saw("online")
 
 
-def test_giving_way_shows_nothing():
+def test_replacing_a_session_in_grace_shows_no_change():
     story = Story(max_sessions=1).play("connect d1 as web, drop d1, 10s, connect d2 as web, 1m").saw("online")
     assert story.devices == "d2"
 
 
-def test_fifty_by_default():
+def test_the_default_session_cap_is_fifty():
     story = Story()
     for number in range(51):
         story.connect(f"d{number}", on=f"n{1 + number % 3}")

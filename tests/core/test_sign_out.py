@@ -1,4 +1,4 @@
-"""Leaving on purpose: at once, everywhere, and for good, also for a node that did not hear of it."""
+"""A sign-out takes effect at once, on every node, and permanently, even for a node that did not receive it."""
 
 import pytest
 from tests.core.story import Story, table
@@ -26,7 +26,7 @@ from herenow.core.timeline import REMEMBER_SIGN_OUT
             "online offline online",
         ),
         "back is activity": ("connect d1, 10m, bye d1, connect d1", "online away offline online"),
-        # the last live one beside some in grace: judged without it, then frozen
+        # the last live session beside some in grace: judged without it, then frozen
         "rule 2: the last live one leaves an idle one in grace": (
             "connect d1, connect d2, idle d2, drop d2, 10s, bye d1, 19s",
             "online away",
@@ -52,7 +52,7 @@ from herenow.core.timeline import REMEMBER_SIGN_OUT
         ),
     },
 )
-def test_sign_out(script, shown):
+def test_a_sign_out_ends_sessions_without_grace(script, shown):
     Story().play(script).saw(shown)
 
 
@@ -117,7 +117,7 @@ TAKEN_FOR_DEAD = "connect d1, {before}, cut n1, 10s, retire, {after}, "
         "another device": (TAKEN_FOR_DEAD.format(before="connect d2 on n2", after="1m, connect d1 on n2"), False),
     },
 )
-def test_a_tab_on_a_node_that_seemed_dead_is_signed_out_with_its_device(script, ended):
+def test_a_sign_out_also_ends_a_tab_on_a_node_wrongly_declared_dead(script, ended):
     device = "d1" if ended else "d2"
     story = Story().play(script + f"bye {device} on n2, 1m, returns n1, 1s, look")
     assert story.ended == ([("d1", "signed out")] if ended else [])
@@ -125,7 +125,7 @@ def test_a_tab_on_a_node_that_seemed_dead_is_signed_out_with_its_device(script, 
     assert holders == (set() if ended else {"epoch-n2", story.nodes["n1"].epoch})
 
 
-def test_that_a_session_was_retired_is_forgotten_when_its_node_is_back_and_in_time():
+def test_a_retired_session_entry_is_removed_when_its_node_returns_or_after_a_while():
     story = Story().play("connect d1, connect d1 on n2, cut n1, 10s, retire")
     assert [(r.device, r.holder) for r in story.record.retired] == [("d1", "epoch-n1")]
     story.play("1m, returns n1")
@@ -137,8 +137,8 @@ def test_that_a_session_was_retired_is_forgotten_when_its_node_is_back_and_in_ti
 
 
 @table("asked", {"E18 of that device": ("sign-out d1 via n2",), "E18 of every device": ("bye-all on n2",)})
-def test_a_tab_of_which_only_its_retirement_is_known_is_signed_out_too(asked):
-    """Its grace is over: the record has no session of its device, and its node may still come back with it."""
+def test_a_sign_out_also_ends_a_tab_known_only_by_its_retired_entry(asked):
+    """Its grace is over: the record has no session of the device, but its node may still return with it."""
     story = Story().play("connect d2 on n2, connect d1, cut n1, 10s, retire, 1m")
     assert story.devices == "d2"
     story.play(f"{asked}, 1m, returns n1, 1s, look")
@@ -146,8 +146,8 @@ def test_a_tab_of_which_only_its_retirement_is_known_is_signed_out_too(asked):
     assert "d1" not in story.devices
 
 
-def test_sessions_that_were_retired_long_ago_do_not_pile_up():
-    """Nothing falls due of somebody who rests for days, while node after node of theirs dies."""
+def test_old_retired_session_entries_are_removed():
+    """No timer fires for an idle user for days while node after node of theirs dies."""
     story = Story().play("connect d1, 6m")
     for _ in range(3):
         story.play("kill n1, retire, connect d1 on n2, 60m, returns n1")
@@ -155,20 +155,20 @@ def test_sessions_that_were_retired_long_ago_do_not_pile_up():
     assert len(story.record.retired) == 1
 
 
-def test_that_a_session_was_retired_keeps_no_record_in_the_store():
+def test_a_retired_session_entry_does_not_keep_a_record_in_the_store():
     story = Story().play("connect d1 on n2, cut n2, 10s, retire, 1m").saw("online offline")
     assert droppable(story.record)
     assert story.next_wake is None
 
 
-def test_the_note_is_for_others_only():
+def test_a_sign_out_entry_is_written_only_for_other_nodes():
     story = Story().play("connect d1, bye d1")
     assert not story.record.signed_out
     story.play("connect d1, connect d1 on n2, bye d1")
     assert [(n.device, n.holder) for n in story.record.signed_out] == [("d1", "epoch-n2")]
 
 
-def test_a_note_is_forgotten_in_time_and_lets_the_record_go():
+def test_a_sign_out_entry_expires_and_lets_the_record_be_dropped():
     story = Story().play("connect d1, sign-out d1 via n2")
     assert not droppable(story.record)
     assert story.next_wake == REMEMBER_SIGN_OUT
@@ -180,8 +180,8 @@ def test_a_note_is_forgotten_in_time_and_lets_the_record_go():
 
 
 @pytest.mark.parametrize("settled", ["yes", "no"])
-def test_absence_is_evidence_only_in_a_settled_shard(settled):
-    """E16, E18: missing from a newer record means removed on purpose, unless the store forgot."""
+def test_a_session_missing_from_a_record_counts_as_ended_only_in_a_settled_shard(settled):
+    """E16, E18: a session missing from a newer record was removed on purpose, unless the store lost data."""
     story = Story().play("connect d1, connect d2 on n2, 1m")
     story.loses_memory(settled=settled)
     story.play("1s, connect d2 on n2, 1s, look")

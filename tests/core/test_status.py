@@ -1,4 +1,4 @@
-"""The rules of docs/what-a-status-means.md: what a record amounts to, since when, and what of it is shown."""
+"""The rules of docs/what-a-status-means.md: the status of a record, its `since`, and what is shown of it."""
 
 from tests.core.story import M, S, Story, ms, table
 
@@ -80,7 +80,7 @@ def test_the_status_follows_the_rules(script, status, since):
         "nobody looked, then it left": ("connect d1, asleep 1h, drop d1, 29s", "online away"),
     },
 )
-def test_what_is_shown(script, shown):
+def test_a_viewer_sees_these_statuses_in_order(script, shown):
     Story().play(script).saw(shown)
 
 
@@ -95,7 +95,7 @@ def test_what_is_shown(script, shown):
         "online": ("connect d1, 1m", "online"),
     },
 )
-def test_a_bare_beat_is_life_only(script, status):
+def test_a_heartbeat_without_activity_does_not_wake_a_user(script, status):
     story = Story().play(script)
     before = story.record
     story.play("beat d1")
@@ -103,15 +103,15 @@ def test_a_bare_beat_is_life_only(script, status):
     assert story.record == before, "and costs no write"
 
 
-def test_beats_do_not_put_off_idleness():
+def test_heartbeats_do_not_delay_away():
     story = Story().play("connect d1")
     for _ in range(29):
         story.play("10s, beat d1")
     story.saw("online").play("10s, beat d1").saw("away")
 
 
-def test_a_status_is_a_function_of_the_record():
-    """Who settles it, and how often, makes no difference."""
+def test_a_status_does_not_depend_on_how_often_the_record_is_settled():
+    """The result does not depend on which node settles, and how often."""
     one, other = Story(), Story()
     one.play("connect d1, connect d2 on n2, idle d2 on n2, 3m, drop d1, 10s")
     other.play("connect d1, connect d2 on n2, idle d2 on n2, 1m, look, 1m, look, 1m, drop d1, look, 10s, look")

@@ -1,4 +1,6 @@
-"""Sessions by REST beats: no node leases them, the record has their deadline, and frequent beats cost no writes."""
+"""Sessions by REST heartbeats: no node leases them, the record has their deadline, and frequent heartbeats cause no
+writes.
+"""
 
 from tests.core.story import T0, Line, M, S, Story, table
 
@@ -41,12 +43,12 @@ from herenow.core.settle import Held, Timings, settle
         "a bare beat for a socket elsewhere": ("connect d1, 5m, rest d1 on n2, drop d1, 30s", "online away offline"),
     },
 )
-def test_rest_sessions(script, shown):
+def test_a_rest_session_lives_dead_after_its_last_heartbeat(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_frequent_beats_cost_no_writes():
-    """A third of dead_after at the most; here 30 s, and a beat every second for three minutes."""
+def test_frequent_heartbeats_cause_no_writes():
+    """At most one write per third of dead_after (30 s); here a heartbeat every second for three minutes."""
     story = Story().play("rest d1")
     for _ in range(180):
         story.play("1s, rest d1")
@@ -54,20 +56,20 @@ def test_frequent_beats_cost_no_writes():
     story.saw("online")
 
 
-def test_the_node_that_got_the_last_beat_loses_it_exactly():
-    """It was too early to be written, but it is known where it was received."""
+def test_the_node_that_received_the_last_heartbeat_ends_the_session_at_the_exact_time():
+    """The heartbeat was too early to be written, but the node that received it knows it."""
     story = Story().play("rest d1, 20s, rest d1, 90s").saw("online")
     assert not story.record.sessions[0].live
     assert story.play("1m").last_seen == 20 * S
 
 
-def test_others_lose_it_a_third_early_at_the_most_and_grace_covers_it():
+def test_another_node_ends_a_rest_session_at_most_a_third_early_within_grace():
     story = Story().play("rest d1, 29s, rest d1, kill n1, 61s")
     assert not story.record.sessions[0].live
     assert story.play("29s, rest d1 on n2, 1m").saw("online").status == "online"
 
 
-def test_activity_is_written_though_the_beat_comes_soon():
+def test_activity_is_written_even_when_its_heartbeat_is_too_soon():
     story = Story().play("rest d1, 1s, rest d1 active")
     assert story.record.sessions[0].active_at == T0 + 1 * S
 
@@ -81,7 +83,7 @@ def test_activity_is_written_though_the_beat_comes_soon():
         "long dead": (0, 1 * M * 60, False),
     },
 )
-def test_a_beat_too_old_to_live_begins_nothing(seen_at, now, joins):
+def test_a_heartbeat_older_than_dead_after_starts_no_session(seen_at, now, joins):
     beat = Held("d1", UNLEASED, T0 + seen_at, T0 + seen_at)
     outcome = settle(Presence(), T0 + now, Timings(), epoch="epoch-n1", held=[beat])
     assert outcome.presence.live is joins
@@ -101,8 +103,8 @@ def test_a_beat_too_old_to_live_begins_nothing(seen_at, now, joins):
         "a new beat in grace": ("10s, gone d1 via n2, 1s, rest d1", "d1"),
     },
 )
-def test_a_beat_that_a_node_still_remembers_revives_nobody(end, again):
-    """The node keeps the stamps of REST devices; the record knows what became of them."""
+def test_an_old_remembered_heartbeat_does_not_revive_a_session(end, again):
+    """The node keeps the times of REST devices; the record has what became of them."""
     story = Story().play("rest d1")
     story.play(end)
     node = story.nodes["n1"]
@@ -112,7 +114,7 @@ def test_a_beat_that_a_node_still_remembers_revives_nobody(end, again):
     assert " ".join(s.device for s in story.record.sessions if s.live) == again
 
 
-def test_a_node_that_heard_nothing_loses_nobody_whom_others_heard():
+def test_a_node_without_recent_heartbeats_does_not_end_a_session_others_keep_alive():
     story = Story().play("rest d1, 80s, rest d1 on n2, 10s")
     held = Held("d1", UNLEASED, T0, T0, lost_at=T0 + 90 * S, asserted=T0, asserted_by=UNLEASED)
     outcome = settle(story.record, story.now, story.timings, epoch="epoch-n1", held=[held])

@@ -1,4 +1,4 @@
-"""What decisions are made of: frozen, equal by content, and copied with every field."""
+"""Values of the core are frozen, equal by content, and copied with every field."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from herenow.core.values import replace
 
 
 @given(presences)
-def test_a_new_presence_differs_in_what_was_said_and_in_nothing_else(presence):
+def test_replace_changes_only_the_named_fields_of_a_presence(presence):
     assert replace(presence) == presence
     new = replace(presence, version=7, mode=Mode.BUSY)
     assert (new.version, new.mode) == (7, Mode.BUSY)
@@ -17,13 +17,13 @@ def test_a_new_presence_differs_in_what_was_said_and_in_nothing_else(presence):
 
 
 @given(sessions)
-def test_a_new_session_differs_in_what_was_said_and_in_nothing_else(session):
+def test_replace_changes_only_the_named_fields_of_a_session(session):
     new = replace(session, lost_at=7)
     assert new.lost_at == 7
     assert replace(new, lost_at=session.lost_at) == session
 
 
-def test_the_old_value_stays_and_the_new_one_is_frozen_too():
+def test_replace_leaves_the_old_value_and_returns_a_frozen_one():
     old = Presence(version=1)
     new = replace(old, version=2)
     assert (old.version, new.version, type(new)) == (1, 2, Presence)
@@ -31,6 +31,6 @@ def test_the_old_value_stays_and_the_new_one_is_frozen_too():
         new.version = 3  # type: ignore[misc]
 
 
-def test_a_field_that_does_not_exist_is_an_error():
+def test_replace_refuses_an_unknown_field():
     with pytest.raises(TypeError):
         replace(Presence(), verison=1)

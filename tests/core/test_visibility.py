@@ -1,4 +1,4 @@
-"""Who may see what of whom: the rules in their order, the one projection behind every exit, and what hiding freezes."""
+"""Visibility: the rules in their order, the one projection behind every output, and what hiding freezes."""
 
 from dataclasses import replace
 from itertools import product
@@ -117,7 +117,7 @@ def frozen(last_seen, *, blurred=False):
             frozen(40),
             "nobody",
         ),
-        # The rest
+        # Other rules
         "invisible": (Facts(contact=True, invisible=True), ViewScope.FULL, "invisible"),
         "invisible, for a stranger": (Facts(invisible=True), ViewScope.NONE, "not_related"),
         "invisible and not sharing": (
@@ -140,7 +140,7 @@ def test_the_first_rule_that_applies_decides(facts, sight, rule):
     assert (verdict.scope, verdict.rule) == (sight, rule)
 
 
-def test_the_rules_stand_in_the_order_of_the_contract():
+def test_the_visibility_rules_have_the_documented_order():
     assert [name for name, _ in RULES] == [
         "self",
         "service",
@@ -154,7 +154,7 @@ def test_the_rules_stand_in_the_order_of_the_contract():
     ]
 
 
-# --- What holds for all facts ------------------------------------------------------------------------------------------
+# --- Properties for all facts
 
 times = st.one_of(st.none(), st.sampled_from([0, 29, 30, 31, 49, 50, 51, T0]))
 
@@ -198,12 +198,12 @@ def in_force(block):
 
 
 @given(others)
-def test_every_pair_gets_a_verdict_by_a_rule_with_a_name(facts):
+def test_every_pair_gets_a_verdict_from_a_named_rule(facts):
     assert judge(facts).rule in [name for name, _ in RULES[2:]]
 
 
 @given(others, presences)
-def test_nobody_but_oneself_and_services_gets_the_truth(facts, presence):
+def test_only_the_user_and_services_see_the_true_status(facts, presence):
     sight = judge(facts).scope
     assert sight.kind is not Kind.TRUTH
     if presence.hidden:
@@ -212,7 +212,7 @@ def test_nobody_but_oneself_and_services_gets_the_truth(facts, presence):
 
 
 @given(others, presences, presences)
-def test_while_hidden_no_record_makes_a_difference(facts, one, other):
+def test_the_view_of_a_hidden_user_does_not_depend_on_their_record(facts, one, other):
     if in_force(facts.block) or facts.target.visibility is Visibility.NOBODY:
         sight = judge(facts).scope
         assert seen(one, sight, TODAY) == seen(other, sight, TODAY)
@@ -221,15 +221,15 @@ def test_while_hidden_no_record_makes_a_difference(facts, one, other):
 
 
 @given(others)
-def test_a_blocked_stranger_is_a_stranger(facts):
+def test_a_blocked_stranger_is_shown_as_any_stranger(facts):
     facts = replace(facts, mutual_follow=False, contact=False, shares_room=False)
     if facts.target.visibility is not Visibility.EVERYONE:
         assert judge(facts).scope == judge(replace(facts, block=None)).scope == ViewScope.NONE
 
 
 @given(others, presences)
-def test_a_block_takes_away_and_adds_nothing(facts, presence):
-    """Who looks gets exactly the view of somebody who signed out at that moment, in the shape they are used to."""
+def test_a_block_shows_exactly_what_a_sign_out_would_show(facts, presence):
+    """The viewer gets exactly the view of a user who signed out at that moment, in the usual shape."""
     unblocked = replace(facts, block=None)
     block = Block(last_seen_when_blocked(presence, unblocked, T0 + 60 * M))
     hidden = seen(presence, judge(replace(facts, block=block)).scope, TODAY)
@@ -239,7 +239,7 @@ def test_a_block_takes_away_and_adds_nothing(facts, presence):
 
 
 @given(others, presences)
-def test_nobody_takes_away_and_adds_nothing(facts, presence):
+def test_visibility_nobody_shows_exactly_what_a_sign_out_would_show(facts, presence):
     shown = replace(facts.target, visibility=Visibility.CONTACTS, hidden_at=None, hidden_last_seen=None)
     facts = replace(facts, block=None, target=shown)
     gone_at = last_seen_if_gone(presence, T0 + 60 * M)
@@ -251,51 +251,51 @@ def test_nobody_takes_away_and_adds_nothing(facts, presence):
 
 
 @given(others)
-def test_invisible_changes_the_rules_name_and_never_the_sight(facts):
-    """The record says it already; so views need not be judged anew when somebody hides."""
+def test_mode_invisible_changes_the_rule_name_but_not_the_view_scope(facts):
+    """The record already says so; therefore views need not be evaluated again when a user becomes invisible."""
     seen_by_all, hidden = judge(replace(facts, invisible=False)), judge(replace(facts, invisible=True))
     assert seen_by_all.scope == hidden.scope
 
 
 @given(others, presences)
-def test_who_may_not_know_times_gets_none(facts, presence):
+def test_a_blurred_view_contains_no_times(facts, presence):
     if facts.blurred:
         view = seen(presence, judge(facts).scope, TODAY)
         assert (view.since, view.last_seen) == (None, None)
 
 
 @given(others)
-def test_hiding_more_never_shows_more(facts):
+def test_hiding_in_a_second_way_never_shows_more(facts):
     more = replace(facts, block=Block(5))
     if judge(facts).scope.kind in (Kind.NONE, Kind.FROZEN):
         assert judge(more).scope.kind in (Kind.NONE, Kind.FROZEN)
 
 
-# --- Two hidings at once -----------------------------------------------------------------------------------------------
+# --- Two ways of hiding at once
 
 HERE = Story().play("connect d1, 1s").record
 NOW = T0 + 60 * M
 
 
-def test_a_second_block_goes_on_from_the_first():
+def test_a_second_block_keeps_the_last_seen_of_the_first():
     first = Facts(contact=True, block=Block(30))
     assert last_seen_when_blocked(HERE, first, NOW) == 30
 
 
-def test_a_block_of_somebody_who_hides_goes_on_from_there_and_outlasts_it():
+def test_a_block_of_a_hidden_user_keeps_the_time_of_hiding_and_outlasts_it():
     hiding = Facts(contact=True, target=NOBODY)
     block = Block(last_seen_when_blocked(HERE, hiding, NOW))
     assert block == Block(40)
     assert judge(Facts(contact=True, block=block)).scope == frozen(40)
 
 
-def test_a_block_that_is_lifted_while_its_target_hides_is_remembered():
+def test_a_block_lifted_while_the_user_hides_is_remembered():
     assert outlasts_a_block(NOBODY)
     assert not outlasts_a_block(EVERYONE)
     assert not outlasts_a_block(Preferences())
 
 
-def test_a_block_between_strangers_holds_when_they_become_friends():
+def test_a_block_between_strangers_stays_in_force_when_they_become_friends():
     block = Block(last_seen_when_blocked(HERE, Facts(), NOW))
     assert judge(Facts(contact=True, block=block)).scope == frozen(NOW)
 
@@ -310,7 +310,7 @@ def test_a_block_between_strangers_holds_when_they_become_friends():
         "the last one lifted": ([(4, Block(1, 9)), (5, Block(2, 8))], Block(1, 9)),
     },
 )
-def test_of_two_blocks_the_earlier_counts(blocks, counts):
+def test_the_earlier_of_two_blocks_counts(blocks, counts):
     assert earliest(blocks) == counts
 
 
@@ -324,7 +324,7 @@ def test_of_two_blocks_the_earlier_counts(blocks, counts):
         "invisible": ("connect d1, 1m, mode invisible, 1m, act d1", T0 + M),
     },
 )
-def test_what_hiding_freezes(script, last_seen):
+def test_hiding_freezes_last_seen(script, last_seen):
     assert last_seen_if_gone(Story().play(script).record, NOW) == last_seen
 
 
@@ -345,11 +345,11 @@ def test_what_hiding_freezes(script, last_seen):
         ),
     },
 )
-def test_a_visibility_is_chosen(before, visibility, after):
+def test_choosing_a_visibility_sets_or_clears_the_time_of_hiding(before, visibility, after):
     assert edited(before, PreferencesEdit(visibility), 7, 5) == after
 
 
-# --- What a sight shows ------------------------------------------------------------------------------------------------
+# --- Contents of a view scope
 
 PRESENT = "connect d1 as web, text tea, 1s"
 
@@ -363,7 +363,7 @@ PRESENT = "connect d1 as web, text tea, 1s"
         "never here": ("1s", "offline", "offline"),
     },
 )
-def test_what_each_sight_shows(script, full, own):
+def test_each_view_scope_shows_its_fields(script, full, own):
     presence = Story().play(script).record
     assert seen(presence, ViewScope.FULL) == public(presence)
     assert seen(presence, ViewScope.FULL).status.word == status_in_public(presence).word == full
@@ -380,7 +380,7 @@ def test_what_each_sight_shows(script, full, own):
     assert blurred.bucket == (Bucket.RECENTLY if public(presence).last_seen else None)
 
 
-def test_an_offline_view_says_nothing_but_when():
+def test_an_offline_view_contains_only_the_time():
     for script in (PRESENT + ", bye d1", PRESENT + ", mode invisible", PRESENT + ", mode busy, drop d1, 1m"):
         view = Story().play(script).view
         assert (view.status, view.custom, view.platforms) == (Status.OFFLINE, None, ())
@@ -397,11 +397,11 @@ def test_an_offline_view_says_nothing_but_when():
         "none": (ViewScope.NONE, "offline"),
     },
 )
-def test_a_sight_has_the_contracts_word(sight, word):
+def test_a_view_scope_has_its_documented_name(sight, word):
     assert sight.word == word
 
 
-def test_a_blurred_view_cannot_forget_the_day():
+def test_a_blurred_view_needs_the_current_day():
     with pytest.raises(ValueError, match="day"):
         seen(Presence(), ViewScope.BLURRED)
 
@@ -423,13 +423,13 @@ MIDNIGHT = 20_000 * DAY
         "ever": (MIDNIGHT, Bucket.LONG_AGO),
     },
 )
-def test_buckets(ago, bucket):
+def test_a_last_seen_falls_into_its_bucket(ago, bucket):
     assert bucket_of(MIDNIGHT - ago, day_of(MIDNIGHT)) is bucket
 
 
 @given(st.integers(0, 40 * DAY), st.integers(0, DAY - 1), st.integers(0, DAY - 1))
-def test_a_bucket_tells_the_day_and_never_the_time_of_day(ago, one, other):
-    """Whoever watches a bucket end learns the day of the last seen, whenever on that day it was."""
+def test_a_bucket_depends_on_the_day_and_not_on_the_time_of_day(ago, one, other):
+    """A viewer who watches a bucket change learns the day of the last seen, but not the time of day."""
     last_day = (MIDNIGHT - ago) // DAY * DAY
     today = day_of(MIDNIGHT)
     assert bucket_of(last_day + one, today) is bucket_of(last_day + other, today)
@@ -448,12 +448,12 @@ def test_a_bucket_tells_the_day_and_never_the_time_of_day(ago, one, other):
         "oneself needs no telling": ("connect d1", ViewScope.TRUTH, False),
     },
 )
-def test_who_hears_typing(script, sight, hears):
+def test_typing_is_delivered_to_viewers_who_see_the_live_status(script, sight, hears):
     assert may_hear_typing(Story().play(script).record, sight) is hears
 
 
 @pytest.mark.parametrize("flags", list(product([False, True], repeat=3)))
-def test_related_in_any_way_is_related(flags):
+def test_any_kind_of_relation_makes_two_users_related(flags):
     mutual, contact, room = flags
     facts = Facts(mutual_follow=mutual, contact=contact, shares_room=room)
     assert facts.related is any(flags)

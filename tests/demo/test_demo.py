@@ -1,4 +1,4 @@
-"""The demo's own door: who gets a token without one, and what its page may fetch."""
+"""Access to the demo: which visitors get a token, and which files its page may load."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def key_of(guests: Demo) -> str:
     return found[1]
 
 
-async def test_at_home_everybody_is_let_in_as_anybody():
+async def test_a_loopback_visitor_may_use_every_demo_user():
     for peer, host in (("127.0.0.1", "127.0.0.1:8000"), ("::1", "[::1]:8000"), ("127.0.0.1", "localhost")):
         async with demo(peer, host) as (_, client):
             for person in PEOPLE:
@@ -53,7 +53,7 @@ async def test_at_home_everybody_is_let_in_as_anybody():
         ("192.0.2.7", "127.0.0.1", {}),
     ],
 )
-async def test_from_elsewhere_the_key_of_the_link_is_needed(peer, host, headers):
+async def test_a_remote_visitor_needs_the_key_of_the_link(peer, host, headers):
     async with demo(peer, host) as (guests, client):
         key = key_of(guests)
         for wrong in (None, "", "x" * len(key), key + "x", "é"):
@@ -62,14 +62,14 @@ async def test_from_elsewhere_the_key_of_the_link_is_needed(peer, host, headers)
         assert (await client.get("/demo/token/ana", headers=headers | {"x-demo-key": key})).status_code == 200
 
 
-async def test_the_key_outlives_a_restart_and_is_another_one_with_another_secret():
+async def test_the_demo_key_depends_only_on_the_secret():
     async with serving() as world:
         keys = [key_of(Demo(world.node, secret, "", ANY)) for secret in (SECRET, SECRET, SECRET + "x")]
     assert keys[0] == keys[1] != keys[2]
     assert SECRET not in keys[0]
 
 
-async def test_the_page_fetches_nothing_from_elsewhere():
+async def test_the_demo_page_loads_only_files_of_this_server():
     async with demo() as (_, client):
         page = await client.get("/")
         assert page.headers["content-type"].startswith("text/html")
@@ -82,7 +82,7 @@ async def test_the_page_fetches_nothing_from_elsewhere():
             assert not re.search(r"""["'(]https?://(?!www\.w3\.org)""", answer.text), path
 
 
-async def test_without_the_demo_there_is_no_such_door():
+async def test_a_server_without_demo_returns_404_for_demo_paths():
     async with serving() as world:
         for path in ("/", "/demo/token/ana", "/demo/demo.js"):
             problem(await world.client.get(path), 404, "not_found")

@@ -1,4 +1,4 @@
-"""A browser, a reader with an empty folder, and a server for pages that take one for granted."""
+"""A browser, a reader with an empty folder, and a server for pages that assume one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def follow(tmp_path: Path) -> AsyncIterator[Callable[..., Reader]]:
-    """`follow(8000, 9000)`: a reader; the ports are those that the page names."""
+    """`follow(8000, 9000)`: a reader; the ports are those named on the page."""
     needs("bash", "curl")
     readers: list[Reader] = []
 
@@ -49,7 +49,7 @@ async def follow(tmp_path: Path) -> AsyncIterator[Callable[..., Reader]]:
 
 
 class Tabs:
-    """Pages of one browser; an error that nobody caught is a failure."""
+    """Pages of one browser; an uncaught error is a failure."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -62,14 +62,14 @@ class Tabs:
         return page
 
     async def show(self, site: Site, user: str, path: str = "/") -> Page:
-        """As somebody who is signed in there."""
+        """Opens the page as a signed-in user."""
         page = await self._new()
         await page.context.add_cookies([{"name": "user", "value": user, "url": site.url}])
         await page.goto(site.url + path)
         return page
 
     async def put(self, reader: Reader, html: str, user: str) -> Page:
-        """Into a page of herenow's own origin, as behind a proxy."""
+        """Puts HTML into a page of herenow's own origin, as behind a proxy."""
         page = await self.open(reader.server.url + "/healthz")
         await page.route("**/presence-token", lambda route: route.fulfill(body=token(user)))
         await page.evaluate(PUT, [html, token(user)])
@@ -94,7 +94,7 @@ async def tabs(browser: Browser) -> AsyncIterator[Tabs]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def reader(follow: Callable[..., Reader], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Reader]:
-    """Somebody who has a running server, where nobody is offline by accident, and a back end's token in the terminal."""
+    """A reader with a running server, a long dead_after, and a service token in the terminal."""
     reader = follow(8000, 9000, HERENOW_SECRET=SECRET, SERVICE=token("backend", "service"))
     settings = {"port": reader.ports[8000], "origins": reader.url(9000), "grace": 600, "dead_after": 600}
     reader.server = await Server(tmp_path_factory.mktemp("server"), settings).start()
@@ -115,5 +115,5 @@ async def site(reader: Reader) -> AsyncIterator[Site]:
 
 @pytest.fixture
 def with_nginx_at_hand() -> None:
-    """Said before anything is started."""
+    """Fails early if nginx is missing."""
     nginx.program()

@@ -1,4 +1,4 @@
-"""A Django project as somebody has it who comes to the guides: accounts, sessions, and an app to put things into."""
+"""The Django project that readers of the guides already have: accounts, sessions, and an app."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def migrate(reader: Reader) -> None:
 
 
 async def shell(reader: Reader, code: str) -> str:
-    """What somebody's own code does, or an administrator."""
+    """Runs code of the project's own, as an administrator would."""
     reader.save("act.py", "import django\ndjango.setup()\nfrom django.contrib.auth.models import User\n" + code)
     terminal = reader.terminal()
     terminal.environment["DJANGO_SETTINGS_MODULE"] = "settings"

@@ -1,4 +1,6 @@
-"""A real nginx: the machine's, or Debian's that `./dev test` has unpacked into .dev/. Without one, tests say so."""
+"""A real nginx: the machine's, or Debian's that `./dev test` unpacked into .dev/. Without one, tests are skipped or
+fail with a message.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ daemon off;
 pid {folder}/nginx.pid;
 error_log stderr;
 """
-"""What the distribution's own nginx.conf says, for a place without rights."""
+"""The distribution's own nginx.conf, adapted to run without root."""
 AROUND = """
 http {{
     access_log off;
@@ -48,7 +50,7 @@ def program() -> str:
 async def nginx(folder: Path, top: str, site: str, ready: str) -> AsyncIterator[None]:
     """`top` is the beginning of nginx.conf, `site` a file that its http block includes; `ready` an address to wait for."""
     config = folder / "nginx.conf"
-    user = "" if os.getuid() else "user root;"  # whoever starts it may write into the folder
+    user = "" if os.getuid() else "user root;"  # the user who starts it may write into the folder
     config.write_text(ASIDE.format(folder=folder, user=user) + top + AROUND.format(folder=folder, site=site))
     command = [program(), "-c", str(config), "-p", str(folder)]
     checked = await asyncio.to_thread(subprocess.run, [*command, "-t"], capture_output=True, text=True)

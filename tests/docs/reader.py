@@ -1,8 +1,8 @@
-"""Somebody who follows a guide: an empty folder, a terminal or two, and files saved under the names the page gives.
+"""A reader who follows a guide: an empty folder, terminals, and files saved under the names the page gives.
 
-Commands are run by bash as they stand, with `set -e` so that none fails unseen. Two things are changed, because a test
-shares its machine: the ports that the pages name are free ones, and timings are short (by `HERENOW_*` variables, which
-a flag on the page would beat).
+Commands are run by bash unchanged, with `set -e` so that no failure is missed. Two things differ, because tests share a
+machine: named ports are replaced by free ones, and timings are short (by `HERENOW_*` variables, which a flag on the
+page overrides).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tests.ports import free_port
 from tests.processes import PATIENCE, Server
 
 LONG = 5 * PATIENCE
-"""Seconds: an installation beside other tests takes its time."""
+"""Seconds; an installation beside other tests is slow."""
 SHORT = {"HERENOW_BEAT_EVERY": "1", "HERENOW_DEAD_AFTER": "5", "HERENOW_GRACE": "1", "HERENOW_LEDGER_FLUSH": "0.1"}
 
 
 def needs(*programs: str) -> None:
-    """What the pages take for granted on a machine; without it, at home, a test says so."""
+    """Skip or fail if programs that the pages assume are missing."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing and os.environ.get("CI") == "true":
         pytest.fail(f"not installed: {missing}")
@@ -35,11 +35,11 @@ def needs(*programs: str) -> None:
 
 class Reader:
     def __init__(self, folder: Path, *ports: int, settings: dict[str, str] | None = None) -> None:
-        """`ports` are those that the page names; each is a free one here."""
+        """`ports` are those named on the page; each is replaced by a free one."""
         self.folder = folder
         self.server: Server
         self.places: tuple[str, ...] = ()
-        """Folders of the system that the page names; each is one below the reader's own."""
+        """System folders named on the page; each is replaced by one below the reader's folder."""
         self.ports = {port: free_port() for port in ports}
         self._terminals: list[Terminal] = []
         programs = Path(sys.executable).parent
@@ -53,7 +53,7 @@ class Reader:
         self.environment.pop("VIRTUAL_ENV", None)
 
     def here(self, text: str) -> str:
-        """With the ports and places as they are here."""
+        """The text with ports and folders replaced."""
         for said, port in self.ports.items():
             text = re.sub(rf"\b{said}\b", str(port), text)
         for place in self.places:
@@ -79,7 +79,7 @@ class Reader:
 
 
 class Terminal:
-    """Keeps its folder and variables from command to command."""
+    """A shell that keeps its folder and variables between commands."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -91,7 +91,7 @@ class Terminal:
         self._listener: asyncio.Task[None] | None = None
 
     async def run(self, commands: str) -> str:
-        """To the end; answers with what they printed. A command that fails is a failure."""
+        """Runs commands to the end and returns their output; raises if one fails."""
         notes = self._reader.folder / ".environment"
         script = f"set -eu -o pipefail\nset -a\n{self._reader.here(commands)}\nenv -0 > {notes}\n"
         process = await self._start(script)
@@ -106,7 +106,7 @@ class Terminal:
         return printed.decode()
 
     async def start(self, command: str, until: str) -> str:
-        """A command that does not end; answers with what it printed when `until` has come."""
+        """Starts a command that does not end; returns its output up to `until`."""
         self._running = await self._start(f"set -eu\n{self._reader.here(command)}", merged=True)
         self._said.clear()
         self._listener = asyncio.create_task(self._listen(self._running))
@@ -153,7 +153,7 @@ class Terminal:
 
     async def _start(self, script: str, *, merged: bool = False) -> asyncio.subprocess.Process:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            # As in a background job of a shell; what is started here would not hear Ctrl-C either.
+            # Background jobs of a shell ignore SIGINT, and so would commands started here.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return await asyncio.create_subprocess_exec(
             "bash",
@@ -169,7 +169,7 @@ class Terminal:
 
 
 def looks_like(printed: str, shown: str) -> None:
-    """What the page shows of an answer, where … stands for anything."""
+    """Asserts that the output matches what the page shows, where … matches anything."""
     parts = [re.escape(part.strip()) for part in shown.strip().split("…")]
     assert re.fullmatch(".*?".join(f"\\s*{part}\\s*" for part in parts), printed.strip(), re.DOTALL), (
         f"printed:\n{printed}\nbut the page shows:\n{shown}"

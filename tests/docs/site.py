@@ -1,7 +1,6 @@
-"""An application as small as can be: one page for whoever opens it, and a token for whom its cookie names.
+"""A minimal application: one page, and a token for the user named by its cookie.
 
-It listens for real. A page that the browser is merely handed belongs to no network, and Chromium lets such a page ask
-nobody on this machine.
+It listens on a real port: a page without a network origin may not connect to this machine in Chromium.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class Site:
     def __init__(self, secret: str = SECRET) -> None:
         self._secret = secret
         self.files: dict[str, str] = {}
-        """By path; what is not a page is a script."""
+        """By path; files that are not pages are scripts."""
         self.url = ""
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
@@ -32,7 +31,7 @@ class Site:
         assert self._server is not None
         self._server.close()
         for writer in self._connections:
-            writer.transport.abort()  # browsers keep some in reserve and never ask anything on them
+            writer.transport.abort()  # browsers keep some connections in reserve and never use them
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,7 +39,7 @@ class Site:
         try:
             await self._reply(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # gone without a question
+            pass  # closed without a request
         finally:
             writer.close()
             self._connections.discard(writer)
@@ -60,7 +59,7 @@ class Site:
         await writer.drain()
 
     def _answer(self, path: str, who: str) -> tuple[str, str | None]:
-        """`who`: as in "user=ana", by cookie, or by query where cookies are not to be had."""
+        """`who`: for example "user=ana", from the cookie, or from the query where cookies are unavailable."""
         if path == "/presence-token":
             return "text/plain", mint(self._secret, SimpleCookie(who)["user"].value)
         kind = "text/javascript" if path.endswith("js") else "text/html"

@@ -1,15 +1,14 @@
-"""What the guides show is what these tests run: fenced blocks, taken out of the pages by name.
+"""The tests run the code blocks of the guides: fenced blocks, read from the pages by name.
 
-A block has a name in a comment on the line above it, which no reader of the page sees:
+A block has its name in a comment on the line above it, which is invisible on the rendered page:
 
     <!-- snippet: serve -->
     ```sh
     herenow serve
     ```
 
-A test says whose blocks it runs with `@runs(page, name, …)`; they come to it as `snippets["serve"]`. It fails if it leaves
-one of them unread, and `test_every_block.py` fails if there is a block that no test names. Who changes a page therefore
-changes what is run.
+A test declares its blocks with `@runs(page, name, …)` and gets them as `snippets["serve"]`. It fails if it does not read
+one of them, and `test_every_block.py` fails if a block is run by no test. So a changed page changes what is run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ covered: set[tuple[str, str]] = set()
 
 
 class Block(str):
-    """Its text, without the fence and its indentation."""
+    """The text of a block, without the fence and its indentation."""
 
     __slots__ = ("language", "line", "name", "page")
     page: str
@@ -61,7 +60,7 @@ def blocks(page: str) -> list[Block]:
 
 
 class Snippets(Mapping[str, Block]):
-    """Those of one page that a test runs; it remembers which were read."""
+    """The blocks of one page that a test runs; records which were read."""
 
     def __init__(self, page: str, names: tuple[str, ...]) -> None:
         self._blocks = {block.name: block for block in blocks(page) if block.name in names}

@@ -1,4 +1,4 @@
-"""The Django pages, put into a project and used: tokens, signing out, follows in step, pages that come with dots."""
+"""The Django pages, applied to a project: tokens, signing out, synchronised follows, rendered statuses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RENDERED = "docs/how-to/server-side-rendering.md"
 
 @pytest.fixture
 def project(reader: Reader) -> Reader:
-    """With a Django project in the folder."""
+    """A reader with a Django project in the folder."""
     django_project.begin(reader)
     return reader
 
@@ -48,7 +48,7 @@ async def dot(page: Page, user: int, status: str, *, stale: bool = False) -> Non
 
 
 @runs(DJANGO)
-async def test_a_page_of_django_gets_its_tokens_from_a_view(project, tabs, snippets):
+async def test_the_django_guide_gives_tokens_from_a_view(project, tabs, snippets):
     reader = project
     take(reader, snippets, "settings.py", "presence/views.py", "urls.py", "templates/base.html")
     take(reader, snippets, "presence/signing_out.py", "presence/apps.py")
@@ -59,7 +59,7 @@ async def test_a_page_of_django_gets_its_tokens_from_a_view(project, tabs, snipp
     await reader.server.befriend(str(ana), str(bo))
     await runserver(reader)
 
-    # Nobody is signed in: no token, no connection, no noise.
+    # No user is signed in: no token, no connection, no errors.
     stranger = await tabs.open(reader.url(9000) + "/")
     await dot(stranger, bo, "unknown")
     async with httpx2.AsyncClient(base_url=reader.url(9000)) as http:
@@ -78,7 +78,7 @@ async def test_a_page_of_django_gets_its_tokens_from_a_view(project, tabs, snipp
     async with httpx2.AsyncClient(base_url=reader.url(9000), cookies=await jar(at_bo)) as http:
         before = (await http.get("/presence-token")).text
     await at_bo.evaluate("fetch('/out')")
-    await dot(seen_by_ana, bo, "offline")  # long before the grace of this server is over
+    await dot(seen_by_ana, bo, "offline")  # long before the grace of this server ends
     await dot(at_bo, ana, "online", stale=True)
     async with httpx2.AsyncClient(base_url=reader.url(8000)) as http:
         answer = await http.get("/api/v1/presence/me", headers={"authorization": f"Bearer {before}"})
@@ -96,7 +96,7 @@ async def jar(page: Page) -> dict[str, str]:
 
 
 @runs(FOLLOWS)
-async def test_follows_are_kept_in_step_also_when_herenow_was_away(project, snippets):
+async def test_the_follows_guide_synchronises_follows_after_an_outage_of_herenow(project, snippets):
     reader = project
     for name, text in as_on(DJANGO, "settings.py").items():
         reader.save(name, text + django_project.SETTINGS)
@@ -122,7 +122,7 @@ async def test_follows_are_kept_in_step_also_when_herenow_was_away(project, snip
     await act("Follow.objects.get(follower_id=1).delete()\nassert not Untold.objects.exists()")
     assert not await follows(1, 2)
 
-    # What is rolled back is not told.
+    # A rolled-back change is not reported.
     await act(
         "from django.db import transaction\n"
         "try:\n"
@@ -134,7 +134,7 @@ async def test_follows_are_kept_in_step_also_when_herenow_was_away(project, snip
     )
     assert not await follows(1, 3)
 
-    # herenow is away: the product goes on, and nothing is forgotten.
+    # herenow is away: the application works, and no change is lost.
     await reader.server.stop()
     await act(
         "Follow.objects.create(follower_id=1, followed_id=3)\n"
@@ -155,7 +155,7 @@ async def test_follows_are_kept_in_step_also_when_herenow_was_away(project, snip
     assert not await follows(1, 3)
     assert (await reader.server.rest("GET", "/presence/3"))["last_seen"] is None
 
-    # herenow is new, and is told everything.
+    # A new herenow receives all relations.
     await act(
         "Follow.objects.bulk_create([Follow(follower_id=1, followed_id=2), Follow(follower_id=2, followed_id=1)])"
     )
@@ -166,7 +166,7 @@ async def test_follows_are_kept_in_step_also_when_herenow_was_away(project, snip
 
 
 @runs(RENDERED)
-async def test_a_page_comes_with_what_its_reader_may_see(project, tabs, snippets):
+async def test_the_server_rendered_page_shows_only_what_its_reader_may_see(project, tabs, snippets):
     reader = project
     for name, text in as_on(DJANGO, "settings.py", "presence/views.py", "templates/base.html").items():
         reader.save(name, text + (django_project.SETTINGS if name == "settings.py" else ""))
@@ -201,7 +201,7 @@ async def test_a_page_comes_with_what_its_reader_may_see(project, tabs, snippets
     await server.rest("PUT", "/users/2/mode", mode="auto")
     await dot(page, 2, "online")
 
-    # Without herenow there is a page all the same.
+    # Without herenow the page still renders.
     await server.stop()
     raw = await page.request.get(reader.url(9000) + "/team")
     assert '<green-dot user="2" status="unknown"></green-dot>' in await raw.text()

@@ -1,4 +1,4 @@
-"""A block on a page that is followed, and that nobody runs, is a promise that nobody keeps."""
+"""Every block of a guide is run by a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_FOLLOWED = {
     "docs/watching.md": "commands whose every option tests/cli/test_top.py and test_token.py try, and a picture",
     "docs/twins.md": "tests/twins/test_twins.py is that block, and more",
 }
-"""Pages of reference: what stands in their blocks is not a step that somebody takes, and is tested elsewhere."""
+"""Reference pages: their blocks are not steps of a guide and are tested elsewhere."""
 
 
 def pages() -> list[str]:
@@ -36,23 +36,23 @@ def _all_tests_are_known():
 
 
 @pytest.mark.parametrize("page", pages())
-def test_every_block_is_run(page):
+def test_every_code_block_of_the_guides_is_run(page):
     forgotten = [f"{page}:{block.line}" for block in blocks(page) if (page, block.name or "") not in covered]
     assert not forgotten, "name it in a comment above it, and run it in tests/docs"
 
 
 @pytest.mark.parametrize("page", pages())
-def test_a_name_is_one_block(page):
+def test_block_names_of_a_page_are_unique(page):
     named = [block.name for block in blocks(page) if block.name]
     assert len(named) == len(set(named))
     fences = re.findall(r"^ *```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
     assert len(fences) == 2 * len(blocks(page)), "a block begins or ends in a way that the tests do not read"
 
 
-def test_what_is_run_is_there():
+def test_every_block_that_a_test_runs_exists():
     there = {(block.page, block.name) for page in pages() for block in blocks(page)}
     assert covered <= there
 
 
-def test_pages_that_are_not_followed_exist_and_have_blocks():
+def test_pages_excluded_from_the_tests_exist_and_have_blocks():
     assert all(blocks(page) for page in NOT_FOLLOWED)

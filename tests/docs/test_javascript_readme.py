@@ -1,4 +1,4 @@
-"""The JavaScript SDK's own page, in a browser; React's part is bundled as an application would."""
+"""The README of the JavaScript SDK in a browser; the React part is bundled as in an application."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ createRoot(document.getElementById("root")).render(%(render)s);
 
 
 def modules(reader: Reader) -> str:
-    """What a bundler does with the package's name."""
+    """An import map, as a bundler resolves the package names."""
     files = {"herenow": "herenow.js", "herenow/rest": "rest.js", "herenow/green-dot": "green-dot.js"}
     imports = {name: f"{reader.server.url}/sdk/{file}" for name, file in files.items()}
     return f'<script type="importmap">{json.dumps({"imports": imports})}</script>'
@@ -47,7 +47,7 @@ def at_home(reader: Reader, text: str) -> str:
 
 
 @runs(SDK, "herenow", "value", "rest", "dots")
-async def test_a_page_with_everything_but_react(reader, site, tabs, snippets):
+async def test_the_javascript_readme_blocks_without_react_work(reader, site, tabs, snippets):
     await reader.server.befriend("ana", "bo", "me")
     script = at_home(reader, snippets["herenow"]) + "\nglobalThis.here = here;\n"
     notes = "<script>painted = []; paint = (now) => painted.push(now); bubble = () => {};</script>"
@@ -105,7 +105,7 @@ async def application(site, tabs, script, user):
 
 
 @runs(SDK, "react")
-async def test_react(node, reader, site, tabs, snippets, tmp_path):
+async def test_the_react_block_of_the_javascript_readme_works(node, reader, site, tabs, snippets, tmp_path):
     await reader.server.befriend("ana", "bo", "me")
     for user in ("ana", "me"):
         await reader.server.rest("PUT", f"/rooms/lobby/members/{user}")
@@ -125,7 +125,7 @@ async def test_react(node, reader, site, tabs, snippets, tmp_path):
 
 
 @runs("docs/how-to/rooms-and-typing.md", "room.jsx")
-async def test_a_room_in_react(node, reader, site, tabs, snippets, tmp_path):
+async def test_the_react_room_block_of_the_javascript_readme_works(node, reader, site, tabs, snippets, tmp_path):
     await reader.server.befriend("ana", "me")
     for user in ("ana", "me"):
         await reader.server.rest("PUT", f"/rooms/team/members/{user}")

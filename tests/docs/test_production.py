@@ -1,4 +1,4 @@
-"""The production page: its unit starts a server, its nginx stands in front of it, and a browser speaks to both."""
+"""The production page: its systemd unit starts a server, its nginx proxies it, and a browser uses both."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ PAGE = """<!doctype html><green-dot user="ana"></green-dot><green-dot user="bo">
 
 
 class Machine:
-    """As the page sets one up, below a folder; `systemctl` only takes note, the unit's command is run by hand."""
+    """A machine set up as on the page, below a folder; `systemctl` only records calls, and the unit's command is run
+    directly.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -59,7 +61,7 @@ class Machine:
         return asked
 
     async def start(self, unit: str):
-        """What systemd would do with the unit."""
+        """Runs the unit's command as systemd would."""
         service = read_unit(self.reader.here(unit))["Service"]
         credentials = self.reader.folder / "credentials"
         credentials.mkdir(exist_ok=True)
@@ -77,7 +79,7 @@ class Machine:
 
 
 def read_unit(text: str) -> dict[str, dict[str, list[str]]]:
-    """A unit may say a thing more than once."""
+    """Parses a unit; keys may be repeated."""
     sections: dict[str, dict[str, list[str]]] = {}
     section = ""
     for line in filter(None, text.splitlines()):
@@ -97,7 +99,7 @@ def machine(follow) -> Machine:
 
 @pytest.mark.usefixtures("with_nginx_at_hand")
 @runs(GUIDE)
-async def test_the_whole_check_list_on_one_machine(machine, tabs, browser, snippets):
+async def test_the_production_guide_works_on_one_machine(machine, tabs, browser, snippets):
     reader = machine.reader
     root = reader.terminal()
     await root.run(snippets["install"])
@@ -120,7 +122,7 @@ async def test_the_whole_check_list_on_one_machine(machine, tabs, browser, snipp
     await with_nginx(machine, browser, tabs, snippets, secret)
     await metrics_are_there(reader, yaml.safe_load(reader.here(snippets["prometheus.yml"])))
 
-    # A backup, a mistake, and back.
+    # A backup, a mistake, and the restore.
     here = service(reader, secret)
     await here.put("/follows/ana/bo")
     await root.run(snippets["backup"])
@@ -151,7 +153,7 @@ def service(reader: Reader, secret: str) -> httpx2.AsyncClient:
 
 
 def verify(unit: Path) -> None:
-    """By systemd itself, where it is installed."""
+    """Checks the unit with systemd, if it is installed."""
     if shutil.which("systemd-analyze") is None:
         return
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
@@ -204,7 +206,7 @@ async def only_these_paths(url: str, secret: str) -> None:
             assert (await http.get(path)).status_code == 404, path
         headers = {"authorization": f"Bearer {token}"}
         assert (await http.get("/api/v1/presence/me", headers=headers)).status_code == 200
-        # A stream comes at once, not when a buffer is full.
+        # Events of a stream arrive at once, not when a buffer is full.
         async with http.stream("GET", f"/api/v1/presence/stream?user_ids=bo&token={token}") as stream:
             async for line in stream.aiter_lines():
                 if line.startswith("data:"):

@@ -1,4 +1,4 @@
-"""The first page that anybody reads, and the Python client's."""
+"""The README, and the page of the Python client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @runs("README.md", "demo")
-async def test_the_demo_is_one_command_and_one_link(follow, tabs, snippets):
+async def test_the_readme_demo_starts_with_one_command_and_opens_with_one_link(follow, tabs, snippets):
     reader = follow(8000, HERENOW_LEDGER="sqlite://", HERENOW_PORT="0")
     terminal = reader.terminal()
     terminal.folder = ROOT
@@ -31,7 +31,7 @@ async def test_the_demo_is_one_command_and_one_link(follow, tabs, snippets):
 
 
 @runs("README.md", "page", "server")
-async def test_the_page_of_the_readme(reader, tabs, snippets):
+async def test_the_readme_page_shows_a_status(reader, tabs, snippets):
     names = {"secret": SECRET, "user_id": "ana"}
     await asyncio.to_thread(exec, reader.here(snippets["server"]), names)
     assert names["token"]
@@ -43,7 +43,7 @@ async def test_the_page_of_the_readme(reader, tabs, snippets):
 
 
 @runs("docs/python-client.md")
-async def test_the_python_client_does_what_its_page_shows(reader, snippets, capsys):
+async def test_the_python_client_page_works_as_shown(reader, snippets, capsys):
     names = {"secret": SECRET, "user_id": "ana"}
     exec(snippets["mint"], names)
     assert await reader.server.rest("GET", "/presence/me", "ana", service=False)

@@ -1,4 +1,4 @@
-"""Rooms and typing: members by REST, a page that hears a room, a bot."""
+"""Rooms and typing: members by REST, a page that receives typing of a room, a bot."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PAGE = "docs/how-to/rooms-and-typing.md"
 
 
 async def type_until(page: Page, seen: Page, text: str) -> None:
-    """Key after key, as people do: a node that is late gives up typing before anything else."""
+    """Types key by key until it is seen: a late node drops typing before anything else."""
     while await seen.locator("#typing").text_content() != text:
         await page.locator("#text").press("x")
 
 
 @runs(PAGE, "members", "import", "room.html", "bot.py")
-async def test_a_room_whose_members_hear_each_other_type(reader, site, tabs, snippets):
+async def test_the_rooms_guide_shows_typing_to_members(reader, site, tabs, snippets):
     await reader.server.befriend("ana", "bo", "chen", "bot")
     terminal = reader.terminal()
     assert await terminal.run(snippets["members"]) == ""
@@ -69,7 +69,7 @@ async def test_a_room_whose_members_hear_each_other_type(reader, site, tabs, sni
 
 
 async def run(code: str, names: dict) -> None:
-    """Code that awaits, as in a coroutine of one's own."""
+    """Runs code that contains `await`."""
     body = "".join(f"    {line}\n" for line in code.splitlines())
     exec(f"async def snippet():\n{body}", names)
     await names["snippet"]()

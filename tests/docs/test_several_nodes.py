@@ -1,4 +1,4 @@
-"""Several nodes: workers on a real Valkey, a proxy in front of two nodes of which one goes away, reapers."""
+"""Several nodes: workers on a real Valkey, a proxy in front of two nodes of which one stops, reapers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = "docs/several-nodes.md"
 
 @pytest.fixture
 def store():
-    """One of its own: how many workers there are is counted."""
+    """Its own server: the test counts the workers on it."""
     server = RedisProcess().start()
     yield server
     server.close()
@@ -32,7 +32,7 @@ def from_production(name: str) -> str:
 
 
 @runs(PAGE, "workers", "reap")
-async def test_workers_and_reapers_on_one_store(follow, store, snippets):
+async def test_the_several_nodes_guide_starts_workers_and_a_reaper_on_one_store(follow, store, snippets):
     reader = follow(8000, HERENOW_SECRET=SECRET, HERENOW_PORT="0")
     assert "redis://cache.internal:6379" in snippets["workers"]
     terminal = reader.terminal()
@@ -48,7 +48,7 @@ async def test_workers_and_reapers_on_one_store(follow, store, snippets):
 
 
 @runs(PAGE, "workers.conf")
-async def test_the_unit_with_what_is_added(follow, snippets):
+async def test_the_systemd_unit_with_the_worker_settings_is_valid(follow, snippets):
     reader: Reader = follow(8000)
     reader.places = PLACES
     program = reader.folder / "opt/herenow/bin/herenow"
@@ -62,7 +62,9 @@ async def test_the_unit_with_what_is_added(follow, snippets):
 
 @pytest.mark.usefixtures("with_nginx_at_hand")
 @runs(PAGE, "upstream.conf", "location.conf")
-async def test_a_proxy_in_front_of_two_nodes_of_which_one_goes(follow, store, tmp_path_factory, snippets):
+async def test_the_nginx_proxy_of_the_guide_survives_the_stop_of_one_of_two_nodes(
+    follow, store, tmp_path_factory, snippets
+):
     reader: Reader = follow(8000, 9000)
     settings = {"engine": store.url, "ledger": f"sqlite:///{reader.folder}/shared.db"}
     nodes = [await Server(tmp_path_factory.mktemp("node"), settings).start() for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The tutorial, from an empty folder to the last command, with two people at two tabs."""
+"""The tutorial, from an empty folder to the last command, with two users in two tabs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFFLINE = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PYTHONPATH": sysconfig.get_path("purelib"),
 }
-"""What `pip install` fetches elsewhere is here already: it installs herenow itself, as it is built for everybody."""
+"""Packages that `pip install` would download are already installed: it only builds and installs herenow."""
 
 
 async def dot(page: Page, user: str, status: str) -> None:
@@ -47,14 +47,14 @@ async def until(page: Page, so: Callable[[], bool]) -> None:
 
 
 def before(place: str, page: str, addition: str) -> str:
-    """As the page says it: where that stands for the last time."""
+    """Inserts `addition` before the last occurrence of `place`, as the page says."""
     head, found, tail = page.rpartition(place)
     assert found
     return head + addition + found + tail
 
 
 @runs("docs/tutorial.md")
-async def test_from_nothing_to_dots(follow, tabs, snippets):
+async def test_the_tutorial_works_from_an_empty_folder(follow, tabs, snippets):
     reader = follow(8000, 9000, **OFFLINE)
     (reader.folder / "herenow").symlink_to(ROOT)
 
@@ -116,7 +116,7 @@ async def test_from_nothing_to_dots(follow, tabs, snippets):
     await reads(ana, "#bo", "busy · 📅 · In a meeting")
     await bo.evaluate("Promise.all([here.me.auto(), here.me.clear()])")
     await reads(ana, "#bo", "online")
-    while await ana.locator("#typing").text_content() == "":  # a node that is late gives up typing first
+    while await ana.locator("#typing").text_content() == "":  # a late node drops typing first
         await bo.locator("#text").press("x")
     await reads(ana, "#typing", "bo is typing…")
     await bo.locator("#text").fill("")

@@ -1,4 +1,4 @@
-"""The memory engine keeps the promises of the port, plain and through a wrapper that does nothing to it."""
+"""The memory engine keeps the promises of the port, directly and through a transparent wrapper."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from herenow.engines import ENGINES, make_engine
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.engines.memory.shard import WASTE
 from herenow.errors import ConfigurationError
-from herenow.ports import Engine, Lease, Loaded, LogPart, Offer, Write
+from herenow.ports import Engine, Lease, Loaded, LogPart, LogPosition, Offer, Write
 from herenow_testing.contracts.engine import (
     NOW,
     TERMS,
@@ -97,7 +97,7 @@ async def engine(store):
     return await opened(MemoryEngine(store))
 
 
-# What is true of memory and need not be of others
+# Properties of the memory engine alone
 
 
 async def test_a_new_store_is_settled_and_its_logs_begin_at_zero(engine):
@@ -105,7 +105,7 @@ async def test_a_new_store_is_settled_and_its_logs_begin_at_zero(engine):
     assert set((await engine.heads()).values()) == {0}
 
 
-async def test_store_time_is_the_injected_clock_and_nothing_else_reads_it():
+async def test_only_store_time_reads_the_injected_clock():
     reads = []
 
     def clock():
@@ -123,12 +123,12 @@ async def test_store_time_is_the_injected_clock_and_nothing_else_reads_it():
     assert await engine.store_time() == 42
 
 
-async def test_store_time_is_the_wall_clock_unless_told_otherwise(engine):
+async def test_store_time_is_the_wall_clock_by_default(engine):
     before = time.time()
     assert before - 1 <= await engine.store_time() / 1000 <= time.time() + 1
 
 
-async def test_the_log_keeps_the_latest_entries_and_says_what_it_dropped():
+async def test_the_log_keeps_the_latest_entries_and_reports_a_gap():
     engine = await opened(MemoryEngine(MemoryStore(log_limit=3)))
     node = await joined(engine)
     await node.write(*[Write(user, None, record(1), note=b"n") for user in islice(users_of(engine, 0), 5)])
@@ -138,14 +138,14 @@ async def test_the_log_keeps_the_latest_entries_and_says_what_it_dropped():
     assert not part.gap
 
 
-async def test_an_inbox_that_nobody_reads_drops_the_oldest(store):
+async def test_an_unread_inbox_drops_its_oldest_messages(store):
     engine = await opened(MemoryEngine(store, inbox_limit=2))
     for message in (b"1", b"2", b"3"):
         await engine.send(message)
     assert await engine.receive(0) == [b"2", b"3"]
 
 
-async def test_a_handle_hears_only_while_it_is_open(store, engine):
+async def test_a_handle_receives_messages_only_while_it_is_open(store, engine):
     late = MemoryEngine(store)
     await engine.send(b"before")
     await opened(late)
@@ -162,10 +162,10 @@ async def test_opening_twice_does_not_double_messages(engine):
     assert await engine.receive(0) == [b"one"]
 
 
-# Losing things
+# Data loss
 
 
-async def test_an_emptied_store_has_lost_leases_and_terms_too(store, engine):
+async def test_emptying_a_store_removes_leases_and_terms(store, engine):
     node = await joined(engine, 3)
     await node.write(Write(user_of(engine, 3), None, record(1), wake_at=5, note=b"n", unsaved=True))
     await engine.renew(Lease(node.epoch, 1, NOW), begins=True)
@@ -179,7 +179,7 @@ async def test_an_emptied_store_has_lost_leases_and_terms_too(store, engine):
     await engine.open({**TERMS, "grace": "another"})
 
 
-async def test_an_emptied_shard_leaves_the_others_and_the_leases(store, engine):
+async def test_emptying_a_shard_keeps_other_shards_and_leases(store, engine):
     await (await joined(engine, 3)).write(Write(user_of(engine, 3), None, record(1)))
     await engine.renew(Lease("epoch", 1, NOW), begins=True)
     store.empty(4)
@@ -187,7 +187,7 @@ async def test_an_emptied_shard_leaves_the_others_and_the_leases(store, engine):
     assert await engine.renew(Lease("epoch", 2, NOW))
 
 
-async def test_a_snapshot_can_be_restored_more_than_once_and_is_not_touched_by_later_writes(store, engine):
+async def test_a_snapshot_can_be_restored_repeatedly_and_later_writes_do_not_change_it(store, engine):
     user = user_of(engine, 0)
     node = await joined(engine)
     await node.write(Write(user, None, record(1), wake_at=5, note=b"n", unsaved=True))
@@ -204,7 +204,7 @@ async def test_a_snapshot_can_be_restored_more_than_once_and_is_not_touched_by_l
         assert await engine.jump(0, node.epoch, 1) == 1
 
 
-async def test_a_snapshot_of_everything_holds_leases_and_terms(store, engine):
+async def test_a_snapshot_of_the_whole_store_contains_leases_and_terms(store, engine):
     await engine.renew(Lease("epoch", 1, NOW), begins=True)
     past = store.snapshot()
     await engine.renew(Lease("epoch", 2, NOW))
@@ -214,7 +214,7 @@ async def test_a_snapshot_of_everything_holds_leases_and_terms(store, engine):
     await engine.open({"novelty": "2"})
 
 
-async def test_a_walk_over_a_shard_that_was_restored_meanwhile_still_sees_what_stayed(store, engine):
+async def test_a_walk_over_a_restored_shard_still_returns_the_records_that_stayed(store, engine):
     users = list(islice(users_of(engine, 0), 30))
     node = await joined(engine)
     await node.write(*[Write(user, None, record(1)) for user in users])
@@ -230,10 +230,10 @@ async def test_a_walk_over_a_shard_that_was_restored_meanwhile_still_sees_what_s
     assert seen == set(users)
 
 
-async def test_unsettling_restarts_the_log_above_every_number_that_was_lost(store, engine):
+async def test_unsettling_restarts_the_log_above_every_lost_number(store, engine):
     await settled(engine)
     await engine.unsettle(0, NOW)
-    assert await engine.tail({0: 10_000}, 0) == [LogPart(0, (), NOW, gap=True)]
+    assert await engine.tail({0: 10_000}, 0) == [LogPart(0, (), LogPosition(NOW, ""), gap=True)]
     await engine.settle(0, NOW + 5_000, 5_000)
     await engine.unsettle(0, NOW - 60_000)
     assert await head_of(engine) == NOW + 1
@@ -249,10 +249,10 @@ async def test_unsettling_wakes_waiting_readers(engine):
     assert asyncio.get_running_loop().time() == 1
 
 
-# What stays small
+# Bounded memory
 
 
-async def test_wake_ups_moved_again_and_again_do_not_pile_up(store, engine):
+async def test_wake_ups_moved_repeatedly_do_not_accumulate(store, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1), wake_at=0))
     for few in range(20):
@@ -261,7 +261,7 @@ async def test_wake_ups_moved_again_and_again_do_not_pile_up(store, engine):
     assert await due_in(engine, 0, 10**9, 10) == await due_in(engine, 0, 19_999, 10)
 
 
-async def test_users_who_come_and_go_do_not_pile_up(store, engine):
+async def test_added_and_removed_users_do_not_accumulate(store, engine):
     node = await joined(engine)
     few = list(islice(users_of(engine, 0), 100))
     for _ in range(50):
@@ -271,7 +271,7 @@ async def test_users_who_come_and_go_do_not_pile_up(store, engine):
     assert not store.shards[0].marks
 
 
-async def test_offers_and_drops_do_not_pile_up_either(store, engine):
+async def test_offered_and_dropped_records_do_not_accumulate(store, engine):
     user = user_of(engine, 0)
     await engine.unsettle(0, NOW)
     for _ in range(2 * WASTE):
@@ -282,7 +282,7 @@ async def test_offers_and_drops_do_not_pile_up_either(store, engine):
 
 
 @pytest.mark.looptime
-async def test_a_burst_of_commits_wakes_a_reader_once_and_makes_no_task(engine, monkeypatch):
+async def test_a_burst_of_commits_wakes_a_reader_once_without_new_tasks(engine, monkeypatch):
     looks, look = [], engine._new_parts
 
     def counted(cursors):
@@ -302,7 +302,7 @@ async def test_a_burst_of_commits_wakes_a_reader_once_and_makes_no_task(engine, 
 
 
 @pytest.mark.looptime
-async def test_a_reader_that_waits_in_vain_does_nothing_meanwhile(engine, looptime):
+async def test_a_waiting_reader_uses_no_cpu(engine, looptime):
     heads = await engine.heads()
     assert await engine.tail(heads, 3600) == []
     assert looptime == 3600
@@ -321,7 +321,7 @@ def test_shards_are_crc32_of_the_utf8_bytes():
     assert shard_of("anybody", 1) == 0
 
 
-async def test_memory_is_made_by_its_url():
+async def test_make_engine_creates_a_memory_engine_from_its_url():
     engine = make_engine("memory://", shards=4, clock=lambda: 7)
     assert engine.shards == 4
     assert await engine.store_time() == 7
@@ -331,20 +331,20 @@ async def test_memory_is_made_by_its_url():
 
 
 @pytest.mark.parametrize("url", ["nats://localhost", "memory", "", "://", "Memory://"])
-def test_an_unknown_scheme_is_refused_naming_what_there_is(url):
+def test_an_unknown_scheme_is_refused_and_the_known_ones_are_listed(url):
     with pytest.raises(ConfigurationError, match="memory://") as refused:
         make_engine(url)
     assert repr(url) in str(refused.value)
     assert all(f"{scheme}://" in str(refused.value) for scheme in ENGINES)
 
 
-def test_a_refusal_does_not_repeat_a_password():
+def test_an_engine_url_error_does_not_show_the_password():
     with pytest.raises(ConfigurationError) as refused:
         make_engine("nats://user:hunter2@host:4222/0")
     assert "hunter2" not in str(refused.value)
     assert "host:4222" in str(refused.value)
 
 
-def test_memory_takes_nothing_behind_its_scheme():
+def test_a_memory_url_with_a_path_is_refused():
     with pytest.raises(ConfigurationError, match="memory://somewhere"):
         make_engine("memory://somewhere")

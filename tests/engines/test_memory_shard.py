@@ -1,4 +1,4 @@
-"""A shard with all its laziness answers as one that keeps nothing but a dict and looks at everything."""
+"""A shard with lazy cleaning answers like a simple model without it."""
 
 from contextlib import contextmanager
 
@@ -26,7 +26,7 @@ questions = st.lists(st.tuples(st.sampled_from(TIMES), st.integers(0, 7)), min_s
 
 
 class PlainShard:
-    """The same promises, told in the simplest way."""
+    """The simplest implementation of the same promises."""
 
     def __init__(self):
         self.records = {}
@@ -73,7 +73,7 @@ def act_on(shard, version, user, act, wake_at, unsaved):
 
 @given(writes, questions)
 @settings(max_examples=100, deadline=None)
-def test_a_lazy_shard_answers_like_a_plain_one(acts, asked):
+def test_a_shard_with_lazy_cleaning_equals_a_plain_model(acts, asked):
     with eager_cleaning():
         shard, plain = Shard(0, 10, settled=True), PlainShard()
         shard.join("e", 0)
@@ -90,7 +90,7 @@ def test_a_lazy_shard_answers_like_a_plain_one(acts, asked):
 
 @given(writes, st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
-def test_a_walk_among_any_changes_sees_whoever_stays(acts, limit):
+def test_a_walk_during_changes_returns_every_user_who_stays(acts, limit):
     with eager_cleaning():
         shard = Shard(0, 10, settled=True)
         shard.join("e", 0)

@@ -16,13 +16,13 @@ NAMES = (f"t{number}" for number in itertools.count())
 
 
 class OnRedis(EngineContract):
-    """Every test has a namespace of its own on a server that all share."""
+    """Every test has its own namespace on a shared server."""
 
     shards = 16
     url: str
     servers: list[RedisProcess]
     client_of: Callable[[int], Any]
-    """Somebody else's view of the server that has this shard."""
+    """A separate client of the server that has this shard."""
 
     @pytest.fixture(autouse=True)
     def place(self):
@@ -65,7 +65,7 @@ class OnRedis(EngineContract):
 
     @asynccontextmanager
     async def cut_off(self):
-        """Every connection is cut, and nobody is let in. A server that stands still is in `test_redis_in_trouble`."""
+        """Every connection is cut, and new ones are refused. `test_redis_in_trouble` has frozen servers."""
         for server in self.servers:
             server.client.config_set("requirepass", "changed")
             server.client.client_kill_filter(_type="normal", skipme=True)

@@ -1,4 +1,4 @@
-"""Many commands in portions: how many are under way, in which order, and for how long?"""
+"""Many commands in portions: how many are in flight, in which order, and deadlines."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ PING = packed(("PING", "x"))
 
 
 class SlowServer:
-    """Answers nothing but the greeting until it is told to; then each PING, with its number."""
+    """Answers only the greeting until `answer` is called; then each PING with its number."""
 
     def __init__(self) -> None:
         self.heard = 0
@@ -72,11 +72,11 @@ async def linked():
 
 
 def parts(count):
-    """Each of one command."""
+    """`count` parts of one command each."""
     return ((PING, 1) for _ in range(count))
 
 
-async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_answered():
+async def test_a_limited_number_of_portions_is_in_flight_and_each_is_processed_when_answered():
     taken: list[list[object]] = []
     async with linked() as (slow, connection):
         asking = asyncio.create_task(
@@ -94,7 +94,7 @@ async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_an
     assert [reply for replies in taken for reply in replies] == list(range(5 * PORTION))
 
 
-async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
+async def test_replies_that_arrive_in_pieces_are_processed_by_whole_portions():
     taken: list[list[object]] = []
     async with linked() as (slow, connection):
         asking = asyncio.create_task(
@@ -109,7 +109,7 @@ async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
     assert [len(replies) for replies in taken] == [PORTION, 3]
 
 
-async def test_more_commands_are_larger_portions_and_not_more():
+async def test_more_commands_make_larger_portions_not_more_portions():
     taken: list[list[object]] = []
     total = 10 * PORTIONS * PORTION
     async with linked() as (slow, connection):
@@ -121,7 +121,7 @@ async def test_more_commands_are_larger_portions_and_not_more():
     assert [len(replies) for replies in taken] == PORTIONS * [total // PORTIONS]
 
 
-async def test_a_server_that_falls_silent_in_the_middle_is_given_up():
+async def test_a_server_that_stops_answering_midway_is_given_up_at_the_deadline():
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(
@@ -135,8 +135,8 @@ async def test_a_server_that_falls_silent_in_the_middle_is_given_up():
         assert not connection.is_open
 
 
-async def test_a_process_that_stood_still_does_not_blame_the_server():
-    """What is sent behind the standstill has its whole time."""
+async def test_a_pause_of_this_process_does_not_count_against_the_deadline():
+    """Commands sent after the pause have their whole deadline."""
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(
@@ -153,7 +153,7 @@ async def test_a_process_that_stood_still_does_not_blame_the_server():
     assert [reply for replies in taken for reply in replies] == list(range(5 * PORTION))
 
 
-async def test_after_a_machine_stood_still_the_server_has_a_moment_to_answer():
+async def test_after_a_pause_of_the_machine_the_server_gets_time_to_answer():
     async with linked() as (slow, connection):
         asking = asyncio.create_task(connection.ask([("PING", "x")], deadline=1.0))
         await slow.has_heard(1)
@@ -163,7 +163,7 @@ async def test_after_a_machine_stood_still_the_server_has_a_moment_to_answer():
         assert await asking == [0]
 
 
-async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
+async def test_a_connection_closed_midway_raises_lost_not_unavailable():
     """Some of it was sent."""
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
@@ -179,7 +179,7 @@ async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
         assert len(taken) == 1
 
 
-async def test_others_may_ask_in_between_and_get_their_own_replies():
+async def test_other_callers_get_their_own_replies_between_portions():
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(

@@ -1,6 +1,6 @@
-"""What real servers do to an engine: they stand still, forget, refuse, move, and are replaced by older copies.
+"""An engine on failing servers: frozen, emptied, refusing, moved, or replaced by older copies.
 
-Nothing here waits for time to pass; it waits for servers to have done something, and for nothing longer than it takes.
+No test waits for time to pass; tests wait for the servers to reach a state.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def opened(url, **options):
 
 @pytest.fixture
 def server():
-    """One's own: it will suffer."""
+    """Its own server, because tests break it."""
     with running() as server:
         yield server
 
@@ -43,7 +43,7 @@ async def engine(server):
 
 
 async def sooner_or_later(call, wanted=lambda answer: True):
-    """The answer as soon as there is one, as a node asks again and again."""
+    """Repeats the call until it succeeds, as a node does."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -55,10 +55,10 @@ async def sooner_or_later(call, wanted=lambda answer: True):
             await asyncio.sleep(0.05)
 
 
-# Standing still
+# Frozen servers
 
 
-async def test_a_write_to_a_server_that_stands_still_has_an_unknown_outcome_and_can_be_barred(server, engine):
+async def test_a_write_to_a_frozen_server_has_an_unknown_outcome_and_can_be_fenced_off(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.commit()
     server.stop_the_clock()
@@ -78,10 +78,10 @@ async def test_a_write_to_a_server_that_stands_still_has_an_unknown_outcome_and_
     assert await stored(engine, user) == record(2)
 
 
-async def test_what_was_sent_before_the_server_stood_still_runs_when_it_wakes_unless_it_is_barred(server, engine):
-    """The late execution is real, and the fence is what stops it."""
+async def test_a_batch_sent_to_a_frozen_server_runs_when_it_resumes_unless_fenced_off(server, engine):
+    """The late execution is real, and the fence stops it."""
     node, user = await joined(engine), user_of(engine, 0)
-    await node.commit()  # now the server knows the script
+    await node.commit()  # now the server has the script
     late = node.batch(Write(user, None, record(1)))
     server.stop_the_clock()
     with pytest.raises(UnknownOutcome):
@@ -93,7 +93,7 @@ async def test_what_was_sent_before_the_server_stood_still_runs_when_it_wakes_un
     assert await engine.commit(late) == Fenced(20)
 
 
-async def test_a_waiting_tail_says_that_it_hears_nothing(server, engine):
+async def test_a_tail_of_a_frozen_server_raises_unavailable(server, engine):
     heads = await engine.heads()
     server.stop_the_clock()
     try:
@@ -104,7 +104,7 @@ async def test_a_waiting_tail_says_that_it_hears_nothing(server, engine):
     assert await sooner_or_later(lambda: engine.tail(heads, 0)) == []
 
 
-async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_reach_it(server, engine, monkeypatch):
+async def test_a_thousand_callers_of_an_unreachable_server_make_few_connection_attempts(server, engine, monkeypatch):
     attempts = []
 
     async def counted(address, login):
@@ -121,10 +121,10 @@ async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_r
     assert 1 <= len(attempts) <= 2 + took / redis_server.ATTEMPT_INTERVAL
 
 
-# Forgetting
+# Data loss
 
 
-async def test_a_server_that_comes_back_empty_is_found_out_by_every_call(server, engine):
+async def test_every_call_detects_a_server_that_came_back_empty(server, engine):
     await settled(engine)
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1), wake_at=5, note=b"n", unsaved=True))
@@ -150,7 +150,7 @@ async def test_a_server_that_comes_back_empty_is_found_out_by_every_call(server,
     assert await engine.renew(Lease("another-epoch", 1, NOW), begins=True)
 
 
-async def test_flushall_under_a_running_node_leaves_its_terms_for_the_next_one(server, engine):
+async def test_after_flushall_a_running_node_writes_its_terms_again_for_the_next_node(server, engine):
     assert await engine.renew(Lease("epoch", 1, NOW), begins=True)
     server.client.flushall()
     assert not await engine.renew(Lease("epoch", 2, NOW))
@@ -164,14 +164,14 @@ async def test_flushall_under_a_running_node_leaves_its_terms_for_the_next_one(s
     await other.close()
 
 
-async def test_a_store_that_others_took_over_after_it_was_emptied_is_not_used_any_more(server, engine):
+async def test_an_emptied_store_that_another_cluster_took_over_is_no_longer_used(server, engine):
     server.client.flushall()
     async with opened(server.url, capacity=1_000_000):
         with pytest.raises(Unavailable, match="restart"):
             await engine.renew(Lease("epoch", 2, NOW))
 
 
-async def test_scripts_that_were_flushed_are_sent_again_and_run_once(server, engine):
+async def test_flushed_scripts_are_loaded_again_and_run_once(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1)))
     server.client.script_flush()
@@ -180,7 +180,7 @@ async def test_scripts_that_were_flushed_are_sent_again_and_run_once(server, eng
     assert (await engine.heads())[0] == 1
 
 
-async def test_connections_that_were_killed_are_made_again(server, engine):
+async def test_killed_connections_are_reopened(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await engine.send(b"before")
     assert await engine.receive(5) == [b"before"]
@@ -193,7 +193,7 @@ async def test_connections_that_were_killed_are_made_again(server, engine):
     assert await engine.receive(5) == [b"after"]
 
 
-# Refusing
+# Refused writes
 
 
 async def refused(engine, node, user, why):
@@ -205,7 +205,7 @@ async def refused(engine, node, user, why):
     assert await engine.unsaved(0, 10) == []
 
 
-async def test_a_full_store_refuses_whole_batches_and_still_lets_go(server, engine):
+async def test_a_full_store_refuses_whole_batches_but_still_drops_records(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1)))
     server.client.config_set("maxmemory", 1)
@@ -231,7 +231,7 @@ async def test_a_replica_refuses_writes_until_it_is_a_master_again(server, engin
     assert isinstance(answer, Committed | Fenced)
 
 
-async def test_too_few_replicas_refuse_writes(server, engine):
+async def test_a_master_with_too_few_replicas_refuses_writes(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1)))
     server.client.config_set("min-replicas-to-write", 1)
@@ -261,7 +261,7 @@ def group():
         group.close()
 
 
-async def test_a_failover_that_loses_writes_shows_in_the_fence(group):
+async def test_a_failover_that_loses_writes_is_detected_by_the_fence(group):
     async with opened(group.url) as engine:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
@@ -276,7 +276,7 @@ async def test_a_failover_that_loses_writes_shows_in_the_fence(group):
         assert await stored(engine, user) == record(1)
 
 
-async def test_a_planned_failover_is_heard_of_and_the_old_master_is_not_written_to(group):
+async def test_a_planned_failover_is_noticed_and_the_old_master_gets_no_writes(group):
     async with opened(group.url) as engine:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
@@ -291,7 +291,7 @@ async def test_a_planned_failover_is_heard_of_and_the_old_master_is_not_written_
         assert group.replica.client.hget(ShardKeys("herenow", 0).fences, node.epoch) == b"10"
 
 
-async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(group, monkeypatch):
+async def test_a_sentinel_that_froze_is_subscribed_to_again(group, monkeypatch):
     monkeypatch.setattr(sentinel, "PING_AFTER", 0.2)
     vanishing = group.sentinels[0]
 
@@ -302,12 +302,12 @@ async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(grou
         await asyncio.to_thread(wait_for, listening, "nobody listens")
         [before] = listening()
         vanishing.stop_the_clock()
-        await asyncio.sleep(1)  # longer than two silences
+        await asyncio.sleep(1)  # longer than two silence limits
         vanishing.go_on()
         await asyncio.to_thread(wait_for, lambda: listening() - {before}, "nobody listens again")
 
 
-async def test_a_quiet_sentinel_is_not_left(group, monkeypatch):
+async def test_an_idle_sentinel_subscription_is_kept(group, monkeypatch):
     monkeypatch.setattr(sentinel, "PING_AFTER", 0.05)
     asked = []
     send = RedisConnection.send
@@ -342,7 +342,7 @@ def owner(cluster, shard):
     return next(m for m, bound in zip(cluster.masters, bounds, strict=True) if slot < bound)
 
 
-async def test_when_a_master_of_a_cluster_dies_its_shards_are_away_and_the_others_are_not(cluster):
+async def test_when_a_cluster_master_dies_only_its_shards_are_unavailable(cluster):
     async with opened(cluster.url) as engine:
         nodes = [await joined(engine, shard) for shard in range(16)]
         for node in nodes:
@@ -363,7 +363,7 @@ async def test_when_a_master_of_a_cluster_dies_its_shards_are_away_and_the_other
         assert await stored(engine, user_of(engine, 0)) == record(1)
 
 
-async def test_when_a_master_of_a_cluster_stands_still_its_logs_are_silent_and_the_others_are_heard(cluster):
+async def test_when_a_cluster_master_freezes_only_the_logs_of_its_shards_are_silent(cluster):
     async with opened(cluster.url) as engine:
         nodes = [await joined(engine, shard) for shard in range(16)]
         victim = owner(cluster, 0)
@@ -384,7 +384,7 @@ async def test_when_a_master_of_a_cluster_stands_still_its_logs_are_silent_and_t
         await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: not engine.unresponsive)
 
 
-async def test_a_slot_that_is_being_moved_is_away_and_never_absent(cluster):
+async def test_a_slot_that_is_being_moved_is_unavailable_and_never_read_as_empty(cluster):
     async with opened(cluster.url) as engine:
         node, user = await joined(engine), user_of(engine, 0)
         await settled(engine)
@@ -404,7 +404,7 @@ async def test_a_slot_that_is_being_moved_is_away_and_never_absent(cluster):
                 away += 1
             with pytest.raises(Unavailable):
                 await engine.commit(node.batch(Write(user, record(1), record(2))))
-        assert away  # as soon as the header or the bucket was there and not here
+        assert away  # as soon as the header or the bucket was on the other server
         for master in (target, *(m for m in cluster.masters if m is not target)):
             master.client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", name[target])
         assert await sooner_or_later(lambda: engine.load([user])) == [Loaded(record(1), settled=True)]
@@ -412,8 +412,8 @@ async def test_a_slot_that_is_being_moved_is_away_and_never_absent(cluster):
         assert await is_settled(engine, 0)
 
 
-async def test_a_shard_that_moved_is_found_by_its_redirection(cluster_group):
-    """MOVED means that nothing happened: the call is repeated where it belongs."""
+async def test_a_moved_shard_is_found_by_redirection(cluster_group):
+    """MOVED means that nothing was executed: the call is repeated at the right server."""
     async with opened(cluster_group.url, namespace="redirected") as engine:
         node, user = await joined(engine), user_of(engine, 0)
         slot = ShardKeys("redirected", 0).slot

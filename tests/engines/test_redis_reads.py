@@ -1,4 +1,4 @@
-"""Reading many users at once: when is absence evidence?"""
+"""Reads of many users at once: when a missing record counts as absent."""
 
 import pytest
 
@@ -15,9 +15,9 @@ from herenow_testing.contracts.engine import NOW, TERMS
     ("before", "after", "settled"),
     [
         (b"s5 7 -", b"s5 7 -", True),
-        (b"s5 7 -", b"s5 9 1234", True),  # others wrote meanwhile
+        (b"s5 7 -", b"s5 9 1234", True),  # other nodes wrote meanwhile
         (b"s5 7 -", b"u6 7 -", False),
-        (b"s5 7 -", b"s6 7 -", False),  # it was unsettled, and is settled again
+        (b"s5 7 -", b"s6 7 -", False),  # it was unsettled, and settled again
         (b"s5 7 -", None, False),  # emptied
         (None, b"s5 7 -", False),
         (b"u5 7 -", b"s5 7 -", False),
@@ -26,13 +26,13 @@ from herenow_testing.contracts.engine import NOW, TERMS
         (None, None, False),
     ],
 )
-def test_a_shard_counts_as_settled_only_if_it_was_all_the_while(before, after, settled):
+def test_a_shard_counts_as_settled_only_if_it_was_before_and_after_the_read(before, after, settled):
     question = read_of([], ShardKeys("herenow", 0), CommandBuilder(1, 10))
     question.take([before, after])
     assert question.settled is settled
 
 
-async def test_a_shard_that_was_settled_again_can_be_told_from_one_that_always_was(valkey_server):
+async def test_a_shard_settled_again_can_be_distinguished_from_one_that_stayed_settled(valkey_server):
     engine = make_engine(valkey_server.url, shards=1, namespace="again")
     await engine.open(TERMS)
     try:
@@ -50,7 +50,7 @@ async def test_a_shard_that_was_settled_again_can_be_told_from_one_that_always_w
 @pytest.mark.parametrize("users", [[], ["ana"], ["ana", "böb", "x" * 64, "y" * 65, "ana", *map(str, range(300))]])
 @pytest.mark.parametrize("namespace", ["herenow", "100%d"])
 @pytest.mark.parametrize("buckets", [1, 10, 11, 1000])
-def test_a_question_is_sent_as_the_library_would_pack_it(users, namespace, buckets):
+def test_a_read_is_packed_like_the_redis_library_packs_it(users, namespace, buckets):
     shards = Keys(namespace, 4).shards
     asked, wanted = shard_reads(users, shards, CommandBuilder(4, buckets))
     assert len(asked) == len({shard_of(user, 4) for user in users})

@@ -1,4 +1,4 @@
-"""What the manual says a user of Redis must be allowed is enough for everything an engine does."""
+"""The documented rights of a Redis user are sufficient for every call of an engine."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from herenow_testing.contracts.engine import NOW, TERMS
 
 MANUAL = Path(__file__).parent.parent.parent / "docs" / "operating.md"
 ELSEWHERE = {"CLUSTER SLOTS", "ROLE"}
-"""Asked of Clusters and behind Sentinel only."""
+"""Used only with Cluster and Sentinel."""
 
 
 def rights():
@@ -24,7 +24,7 @@ def rights():
 
 
 async def everything(url):
-    """Each call of an engine at least once."""
+    """Makes every call of an engine at least once."""
     memory, redis = MemoryEngine(MemoryStore(2)), make_engine(url, shards=2, namespace="rights", capacity=1)
     await redis.open(TERMS)
     try:
@@ -51,7 +51,7 @@ async def everything(url):
         await redis.close()
 
 
-async def test_the_rights_that_the_manual_names_are_enough():
+async def test_the_documented_redis_rights_are_sufficient():
     with running() as server:
         server.client.execute_command(
             *("ACL", "SETUSER", "ana", "reset", "on", ">pw", "~{rights*", "&{rights}:mail"),

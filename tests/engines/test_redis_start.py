@@ -1,4 +1,4 @@
-"""What a URL may say, and which servers are refused at the start: one sentence each, and no password in it."""
+"""Parsing of URLs, and servers that are refused at the start: one sentence each, without the password."""
 
 import asyncio
 import re
@@ -30,7 +30,9 @@ from herenow_testing.contracts.engine import TERMS, joined, record, stored, user
         ("redis+cluster://a:1,b:2,c", Topology.CLUSTER, ["a:1", "b:2", "c:6379"], None, None, 0, ""),
     ],
 )
-def test_a_url_says_where_and_how(url, kind, addresses, user, password, database, master):
+def test_a_redis_url_is_parsed_into_topology_addresses_and_login(
+    url, kind, addresses, user, password, database, master
+):
     target = parse_url(url)
     assert (target.topology, [str(address) for address in target.addresses], target.master) == (kind, addresses, master)
     login = target.login
@@ -54,14 +56,14 @@ def test_a_url_says_where_and_how(url, kind, addresses, user, password, database
         ("redis+cluster://a:1,", "host:port"),
     ],
 )
-def test_a_url_that_means_nothing_is_refused_with_the_reason(url, why):
+def test_an_invalid_redis_url_is_refused_with_the_reason(url, why):
     with pytest.raises(ConfigurationError, match=why) as refused:
         make_engine(url)
     assert "hunter2" not in str(refused.value)
     assert str(refused.value).endswith(".")
 
 
-def test_slots_are_those_of_a_cluster():
+def test_slot_of_equals_the_cluster_specification():
     assert slot_of("123456789") == 0x31C3, "the check value of the specification"
 
 
@@ -76,7 +78,7 @@ async def refusal(url, **options):
 
 
 def one_sentence(said):
-    """With the name of the setting, and one mark at its end, whatever the server's own words end with."""
+    """Asserts that the text names the setting and ends with one punctuation mark, whatever the server's words end with."""
     assert re.fullmatch(r"engine '.*[^.?! ][.?]", said)
     assert "hunter2" not in said
     return said
@@ -87,7 +89,7 @@ async def test_a_server_that_evicts_is_refused(valkey_server):
         assert "allkeys-lru" in await refusal(server.url)
 
 
-async def test_a_wrong_password_is_refused_and_not_repeated():
+async def test_a_wrong_password_is_refused_and_not_shown():
     with running("--requirepass", "right") as server:
         for url in (f"redis://127.0.0.1:{server.port}", f"redis://:hunter2@127.0.0.1:{server.port}"):
             said = await refusal(url)
@@ -98,13 +100,13 @@ async def test_a_wrong_password_is_refused_and_not_repeated():
         await engine.close()
 
 
-async def test_what_a_server_says_of_itself_ends_with_one_mark(valkey_server):
+async def test_an_error_with_the_servers_words_ends_with_one_punctuation_mark(valkey_server):
     with running("--requirepass", "right") as server:
         assert (await refusal(f"redis://:hunter2@{server.address}")).endswith("is disabled.")
     assert (await refusal(f"redis://:hunter2@{valkey_server.address}")).endswith("correct?")
 
 
-async def test_a_database_that_is_not_there_is_refused(valkey_server):
+async def test_a_missing_redis_database_is_refused(valkey_server):
     assert "DB index" in await refusal(valkey_server.url + "/99")
 
 
@@ -112,7 +114,7 @@ async def test_a_replica_is_refused(sentinel_group):
     assert "replica" in await refusal(sentinel_group.replica.url)
 
 
-async def test_the_wrong_scheme_for_an_arrangement_is_refused_naming_the_right_one(
+async def test_the_wrong_scheme_for_a_topology_is_refused_and_the_right_one_is_named(
     valkey_server, sentinel_group, cluster_group
 ):
     assert "redis+cluster://" in await refusal(cluster_group.masters[0].url)
@@ -136,7 +138,7 @@ async def test_a_cluster_that_lost_slots_is_refused():
 
 @asynccontextmanager
 async def pretender(answer):
-    """Something that listens and is no Redis, or an old one."""
+    """A server that is not Redis, or an old one."""
 
     async def serve(reader, writer):
         try:
@@ -156,7 +158,7 @@ async def test_a_server_that_is_too_old_is_refused():
         assert "6.0.16" in await refusal(url)
 
 
-async def test_what_does_not_speak_redis_or_is_not_there_is_unavailable():
+async def test_a_server_that_is_missing_or_not_redis_is_unavailable():
     async with pretender(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
         for place in (url, f"redis://127.0.0.1:{free_port()}", f"redis+cluster://127.0.0.1:{free_port()}"):
             engine = make_engine(place)
@@ -166,7 +168,7 @@ async def test_what_does_not_speak_redis_or_is_not_there_is_unavailable():
             one_sentence(str(away.value))
 
 
-async def test_an_operator_whose_store_cannot_be_reached_is_told_which_setting_says_where_it_is():
+async def test_an_unreachable_store_error_names_the_setting():
     port = free_port()
     engine = make_engine(f"redis://ana:hunter2@127.0.0.1:{port}")
     with pytest.raises(Unavailable) as away:
@@ -176,7 +178,7 @@ async def test_an_operator_whose_store_cannot_be_reached_is_told_which_setting_s
     assert said.startswith(f"engine 'redis://…@127.0.0.1:{port}' cannot be used: 127.0.0.1:{port} cannot be")
 
 
-async def test_over_tls_with_a_ca_of_ones_own(tmp_path):
+async def test_tls_with_a_private_ca_works(tmp_path):
     pem, port = tmp_path / "localhost.pem", free_port()
     write_certificate(pem)
     options = ("--tls-port", port, "--tls-auth-clients", "no", "--tls-ca-cert-file", pem)
@@ -195,10 +197,10 @@ async def test_over_tls_with_a_ca_of_ones_own(tmp_path):
         server.close()
 
 
-# How it lies there
+# Memory layout
 
 
-async def test_buckets_stay_compact_whatever_lies_in_them(valkey_server):
+async def test_redis_buckets_stay_compact_with_any_content(valkey_server):
     engine = make_engine(valkey_server.url, namespace="compact", shards=1, capacity=20)
     await engine.open(TERMS)
     node = await joined(engine)
@@ -213,5 +215,5 @@ async def test_buckets_stay_compact_whatever_lies_in_them(valkey_server):
     await engine.close()
 
 
-def test_an_address_is_written_as_one_writes_it():
+def test_an_ipv6_address_is_written_in_brackets():
     assert str(Address("::1", 1)) == "[::1]:1"

@@ -1,4 +1,4 @@
-"""Memory and Redis are given the same calls, drawn by a seed, and must give the same answers."""
+"""Memory and Redis get the same random calls and must give the same answers."""
 
 from dataclasses import replace
 from itertools import count, islice
@@ -17,7 +17,7 @@ STEPS = 150
 
 
 class Twins:
-    """Two engines, and a hand that moves both."""
+    """Two engines, and a method that calls both."""
 
     def __init__(self, seed, memory, redis):
         self.rng = Random(f"twins {seed}")
@@ -125,7 +125,7 @@ class Twins:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_memory_and_redis_answer_alike(seed, valkey_server):
+async def test_memory_and_redis_give_the_same_answers(seed, valkey_server):
     memory = MemoryEngine(MemoryStore(2))
     redis = make_engine(valkey_server.url, shards=2, namespace=next(NAMES), capacity=1)
     await redis.open(TERMS)
@@ -143,8 +143,8 @@ async def test_memory_and_redis_answer_alike(seed, valkey_server):
         await redis.close()
 
 
-def test_a_twin_that_differs_is_noticed():
-    """The comparison can fail: a due that forgets whether the shard is settled is another answer."""
+def test_the_comparison_of_twins_notices_a_difference():
+    """The comparison can fail: a due answer that differs in `settled` is a different answer."""
     from herenow.ports import Due
 
     due = Due(("ana",), None, (1,), settled=True)

@@ -1,4 +1,4 @@
-"""`./dev chaos`: the fault bench for as long as one likes. Prints a report; the story, where something was wrong."""
+"""`./dev chaos`: run the fault bench for a given time. Prints a report, and the trace if a check failed."""
 
 from __future__ import annotations
 

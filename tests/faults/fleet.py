@@ -1,7 +1,8 @@
-"""Several `herenow serve` processes on one store and one ledger, each behind proxies of its own: a scene for the checker.
+"""Several `herenow serve` processes on one store and one ledger, each behind its own proxies; a `Scene` for the
+checker.
 
-Clients reach a node through its front door, a node reaches the store (and a ledger with a port) through its back doors, so
-that any of these ways can be cut. The fleet itself looks at the store and the ledger directly.
+Clients reach a node through its front proxy; a node reaches the store (and a PostgreSQL ledger) through its back
+proxies, so that each of these connections can be cut. The fleet itself reads the store and the ledger directly.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ from herenow_testing.world.scene import Counts, Shown
 TIMINGS = Timings(idle_after=600_000, dead_after=6_000, grace=3_000)
 LEASE = 4_000
 LATE = 1_000
-"""Milliseconds, beside what was measured: ticks, tails, reapers."""
+"""Milliseconds of delay allowed besides measured lateness: ticks, log reads, reapers."""
 
 SHARDS = 4
 ANSWER = 8.0
-"""Seconds a client waits for an answer before it gives up."""
+"""Seconds before a client gives up waiting for an answer."""
 
 STARTS = 5
-"""Of a node, before somebody looks."""
+"""Attempts to start a node before the run fails."""
 
 SHIM = Path(__file__).parent / "shim"
 
 
 class Member(Server):
-    """A node of the fleet: a process that can be killed, frozen, cut off and told a wrong time."""
+    """A node of the fleet: a process that can be killed, frozen, cut off and given a wrong clock."""
 
     def __init__(self, fleet: Fleet, name: str, folder: Path, settings: dict[str, object]) -> None:
         super().__init__(folder, settings)
@@ -57,7 +58,7 @@ class Member(Server):
         self.front: Proxy | None = None
         self.back: Proxy | None = None
         self.side: Proxy | None = None
-        """To a ledger that is a server."""
+        """Proxy to the ledger, if it is a server."""
         self.frozen = False
         self.starting = False
         self._offset = folder / "clock"
@@ -88,7 +89,7 @@ class Member(Server):
         return self
 
     async def _start_until_it_stays(self) -> None:
-        """As whoever supervises it does: a node whose store does not answer in time says so, ends, is started again."""
+        """Restart the node as a supervisor does: a node whose store does not answer in time reports it and exits."""
         for _ in range(STARTS):
             try:
                 await super().start()
@@ -101,7 +102,7 @@ class Member(Server):
 
     @property
     def door(self) -> str:
-        """Where clients find it."""
+        """Address for clients: the front proxy."""
         assert self.front is not None
         return f"127.0.0.1:{self.front.port}"
 
@@ -118,12 +119,12 @@ class Member(Server):
         os.kill(self.process.pid, number)
 
     def step_clock(self, seconds: float) -> None:
-        """Its machine's clock is that far off, from now on. In place: who reads a mapped file that was cut short dies."""
+        """Set the offset of the node's clock. Written in place: truncating a mapped file would crash its readers."""
         with self._offset.open("r+b") as offset:
             offset.write(struct.pack("d", seconds))
 
     async def ask(self, method: str, path: str, user: str, **body: object) -> Any:
-        """Raises `httpx2.HTTPError` where there is no good answer."""
+        """Raises `httpx2.HTTPError` unless the answer is a success."""
         headers = {"authorization": f"Bearer {token(user)}"}
         async with httpx2.AsyncClient(base_url=f"{self.url}/api/v1", timeout=ANSWER) as http:
             answer = await http.request(method, path, headers=headers, json=body or None)
@@ -131,7 +132,7 @@ class Member(Server):
             return answer.json() if answer.content else None
 
     async def refusal(self, method: str, path: str, user: str) -> str:
-        """Why it does not do something, in its words; nothing, where it does it."""
+        """The detail of the error answer; empty if the request succeeds."""
         try:
             await self.ask(method, path, user)
         except httpx2.HTTPStatusError as error:
@@ -139,7 +140,7 @@ class Member(Server):
         return ""
 
     async def metrics(self) -> dict[str, float]:
-        """By name, summed over labels; and by name{code}, name{status} where there is one."""
+        """Metrics by name, summed over labels; also by name{code} and name{status} if they have these labels."""
         async with httpx2.AsyncClient(timeout=ANSWER) as http:
             answer = await http.get(
                 f"{self.url}/metrics", headers={"authorization": f"Bearer {token('ops', 'service')}"}
@@ -166,7 +167,7 @@ class Member(Server):
         users = {word: int(metrics.get(f"herenow_users{{{word}}}", 0)) for word in ("online", "away", "busy")}
         assert self.front is not None
         connections = int(metrics["herenow_connections"])
-        # A half-open socket may be ended by the node or not yet: between those that live and all that lead there.
+        # The node may not yet have ended a half-open socket: the count lies between live sockets and all sockets.
         live = sum(client.link is not None and client.link.node is self for client in self.fleet.clients)
         return Counts(
             Counter({word: count for word, count in users.items() if count}),
@@ -176,7 +177,7 @@ class Member(Server):
 
 
 class Fleet:
-    """`store`: its address; `through_proxies`: whether a node's way to it can be cut (one server, not a group)."""
+    """`store`: its URL. `through_proxies`: nodes reach it through proxies (one server, not a group)."""
 
     def __init__(
         self, folder: Path, store: str, *, ledger: str | None = None, nodes: int = 3, through_proxies: bool = True
@@ -185,7 +186,7 @@ class Fleet:
         self.timings, self.lease, self.late = TIMINGS, LEASE, LATE
         self.clients: list[Any] = []
         self.died: list[str] = []
-        """Tasks of clients that ended by a mistake of the lab's own."""
+        """Client tasks that ended by an error of the test bench itself."""
         self.nodes: dict[str, Member] = {}
         self.leases: list[Lease] = []
         self.ledger_url = ledger or f"sqlite:///{folder / 'herenow.db'}"
@@ -197,7 +198,7 @@ class Fleet:
         self._stored: dict[str, Presence] = {}
         self.members: dict[str, Member] = {}
         self.stores: list[Any] = []
-        """The servers of the store, as far as somebody told: processes whose lateness is everybody's."""
+        """Known server processes of the store; their lateness delays every node."""
         self.machine = Lateness(self._pids_of_nodes, self._pids_of_stores)
 
     def _pids_of_nodes(self) -> list[int]:
@@ -208,7 +209,7 @@ class Fleet:
 
     async def start(self) -> Fleet:
         first, *others = [await self._member(name) for name in self._names]
-        await first.start()  # it makes what is not there yet: a ledger, the terms of the store
+        await first.start()  # creates the ledger and the terms of the store
         await asyncio.gather(*(member.start() for member in others))
         self.nodes.update(self.members)
         self._engine = make_engine(self._store, shards=SHARDS, capacity=1_000)
@@ -217,7 +218,7 @@ class Fleet:
         return self
 
     async def _member(self, name: str) -> Member:
-        """Not yet started."""
+        """Create a node without starting it."""
         folder = self.folder / name
         folder.mkdir()
         settings = {
@@ -275,7 +276,7 @@ class Fleet:
         return self._stored
 
     async def look(self) -> bool:
-        """Read the whole store. False: it cannot be read now, and what was read before stays."""
+        """Read the whole store. False if it cannot be read now; the earlier result is kept then."""
         assert self._engine is not None
         found: dict[str, Presence] = {}
         try:
@@ -303,13 +304,13 @@ class Fleet:
         return [member for member in self.members.values() if member.alive and not member.frozen]
 
     async def befriend(self, *users: str) -> None:
-        """Everybody with everybody, in the ledger."""
+        """Make all users follow each other, in the ledger."""
         assert self._ledger is not None
         await self._ledger.apply([RelationRow("follow", a, b) for a in users for b in users if a != b])
 
 
 async def _behind_a_proxy(url: str) -> tuple[Proxy, str]:
-    """(the proxy, the address through it)"""
+    """(the proxy, the URL through it)"""
     place = urlsplit(url)
     assert place.hostname is not None
     assert place.port is not None

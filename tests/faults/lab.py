@@ -1,4 +1,4 @@
-"""A fleet, its people, and everything that goes wrong, in an order that a seed decides; and what came of it."""
+"""A fleet, its clients and random faults in an order given by a seed, with checks and a report."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from herenow_testing.checker.checker import Checker
 from herenow_testing.world.scene import Shown, Witness
 
 PATIENCE = 45.0
-"""Seconds to wait for what must come: not a promise, only an end to waiting."""
+"""Seconds to wait for an expected event; an upper limit for hanging runs, not a promise."""
 
 HEALED = 0.5
-"""How often, in a long run, the next misfortune waits until the last one is healed; otherwise they may meet."""
+"""In a long run, the probability that the next fault waits until the system has recovered; otherwise faults may
+overlap.
+"""
 
 VIEWERS = ["vera", "vito", "vlad"]
 
 
 class Lab:
-    """`offers`: what there is for misfortunes to happen to."""
+    """`offers`: capabilities of this stage that faults may need."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Lab:
         self.store = store
         self.store_clock = store_clock
         self.left_out: dict[str, str] = {}
-        """Misfortunes that cannot happen here, and why."""
+        """Faults that cannot happen on this stage, with the reason."""
         self.group = group
         self.seed = seed
         self.dice = Random(f"lab {seed}")
@@ -58,20 +60,23 @@ class Lab:
         self.nobody = Witness()
         self.proofs: dict[str, list[str]] = {}
         self.agreed_after = 0.0
-        """Seconds from the end of a misfortune until every view was right again, without those in which the machine had
-        other things to do: the longest."""
+        """Longest time in seconds from the end of a fault until every view was right, without time in which the machine
+        was busy.
+        """
         self.waited = 0.0
-        """Of such a time, the part in which the machine had other things to do: the longest."""
+        """Longest part of such a time in which the machine was busy."""
         self.stalls = 0
-        """How often it took longer, and the machine itself was a fault meanwhile, so that it was counted from its end."""
+        """How often recovery took longer because the machine itself stalled, so that the time was counted from the end
+        of the stall.
+        """
         self._differ: list[str] = []
         self.numbers = count()
-        """For what must be new each time."""
+        """Numbers for values that must be new each time."""
         self.blocked: set[str] = set()
-        """Whom somebody blocked, and was told that it is done."""
+        """Users whose block was acknowledged."""
 
     async def run(self, minutes: float = 0) -> list[str]:
-        """Each kind once; then, until the minutes are over, any of them. Answers what was wrong."""
+        """Run each fault once; then, until `minutes` are over, random ones. Returns the problems found."""
         await self.fleet.befriend(*VIEWERS, *self.people.users)
         self.people.start()
         loop = asyncio.get_running_loop()
@@ -89,7 +94,7 @@ class Lab:
             await self.checker.conclude()
             await self._conclude_blocks()
             for task in (measuring, looking, blocking):
-                if task.done():  # only who blocks comes to an end, and not by a mistake
+                if task.done():  # only the blocking task ends, and without an error
                     task.result()
             assert not looking.done()
         finally:
@@ -108,7 +113,7 @@ class Lab:
         await asyncio.sleep(self.dice.uniform(1, 2))
 
     async def _heal(self) -> None:
-        """Until every view is right again; too late is a problem."""
+        """Wait until every view is right again; taking too long is a problem."""
         unhealed, differed = self.checker.unhealed, list[str]()
         ended = max([trouble.end or 0 for trouble in unhealed], default=self.fleet.now)
         while not await self._agree():
@@ -133,7 +138,7 @@ class Lab:
         self.checker.all_right()
 
     def _took(self, since: int) -> int:
-        """Milliseconds, without those in which the machine was busy with something else."""
+        """Milliseconds since `since`, without time in which the machine was busy."""
         return max(0, self.fleet.now - since - self.fleet.lateness(since, self.fleet.now))
 
     async def _calm_down(self) -> None:
@@ -147,7 +152,9 @@ class Lab:
             await asyncio.sleep(0.2)
 
     async def _agree(self) -> bool:
-        """Does every node answer what the store says, without a doubt, is that what people who look see, and is it true?"""
+        """True if every node answers what the store has, without stale marks, and the viewers see the same and true
+        statuses.
+        """
         self._differ = [*await self._nodes_differ()]
         self._differ += self._differ or self.checker.differences()
         return not self._differ
@@ -169,7 +176,7 @@ class Lab:
                 found.append(f"{node.name} does not answer: {answer!r}")
                 continue
             for told in answer:
-                # Of whom something changed just now, nobody can say what a node should have answered.
+                # A user whose record changed during the comparison cannot be judged.
                 if told.stale or (before.get(told.user) == after.get(told.user) and not says(told, after)):
                     found.append(f"{node.name} answers {told}, the store has {after.get(told.user)}")
         return found
@@ -183,7 +190,7 @@ class Lab:
                 self.checker.look_around()
 
     async def _block(self) -> None:
-        """Somebody whom nobody watches blocks one person after another, whatever happens."""
+        """A user without viewers blocks one user after another throughout the run."""
         dice, number = Random(f"blocks {self.seed}"), 0
         while not self.people.over:
             await asyncio.sleep(dice.uniform(0.2, 1))
@@ -194,7 +201,7 @@ class Lab:
             try:
                 await node.ask("PUT", f"/blocks/b{number}", "blocker")
             except httpx2.HTTPError:
-                continue  # it may be done all the same
+                continue  # the write may have been executed
             self.blocked.add(f"b{number}")
 
     async def _conclude_blocks(self) -> None:
@@ -203,7 +210,7 @@ class Lab:
             for lost in sorted(self.blocked - set(told["blocked"])):
                 self.checker.problems.append(f"differs: {node.name} does not know of the block of {lost}")
 
-    # For misfortunes
+    # For faults
 
     def somebody(self, dice: Random) -> Member:
         return dice.choice(self.fleet.up())
@@ -222,7 +229,7 @@ class Lab:
         self.proofs.setdefault(kind, []).append(what)
 
     async def total(self, metric: str) -> float:
-        """Over all nodes."""
+        """Sum of a metric over all nodes."""
         return sum([(await member.metrics()).get(metric, 0) for member in self.fleet.up()])
 
     async def total_above(self, metric: str, before: float) -> bool:
@@ -244,7 +251,7 @@ class Lab:
                     pass
                 await asyncio.sleep(0.2)
 
-    # Afterwards
+    # Results
 
     def report(self) -> dict[str, object]:
         counts = self.checker.counts
@@ -273,7 +280,7 @@ def says(told: Shown, stored: dict[str, Presence]) -> bool:
 
 
 def wrongs(lab: Lab) -> list[str]:
-    """What was wrong, what did not take effect, and what nodes complained of that should not happen."""
+    """Problems found, faults without effect, and unexpected complaints of nodes."""
     problems = list(lab.checker.problems)
     problems += [f"a task of the lab died: {each}" for each in lab.fleet.died]
     if len(lab.blocked) < len(lab.kinds):

@@ -1,12 +1,12 @@
-"""How late everything is because the machine has other things to do: measured, so that no promise needs a generous constant.
+"""Measures how late everything is because the machine is busy, so that limits need no generous constants.
 
-The kernel counts for each process how long it was ready to run and waited for a core. Taken together: the lab's own loop
-(by how much a short sleep was too long), and of the nodes and of the store's servers the one that waited longest each; what
-happens goes through these one after the other. In a span of time never more than that span. Where the kernel does not
-count, the loop must do.
+The kernel counts for each process how long it was ready and waited for a core. The lateness is the sum of: the delay of
+this loop (by how much a short sleep was too long), the longest wait among the nodes, and the longest wait among the
+store's servers, because an event passes through these one after the other. The lateness of a time span never exceeds
+the span. If the kernel does not count, only the loop's delay is used.
 
-A machine that keeps processes waiting for longer than a call to the store may take is no longer late but faulty: nodes
-take the store for away, rightly. `stalled` says when that was.
+A machine that keeps processes waiting longer than a store call may take counts as faulty, not late: nodes then rightly
+treat the store as away. `stalled` returns when that was.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 from herenow.kit.deadline import DEADLINE
 
 EVERY = 0.1
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 
 STALL = round(DEADLINE * 1000 * 3 / 4)
-"""Milliseconds: who waited so long for a core, of the time that a call may take, has missed its deadline."""
+"""Milliseconds: a process that waited this long for a core within one call has missed the call's deadline."""
 
 
 class Lateness:
     def __init__(self, nodes: Callable[[], Iterable[int]], stores: Callable[[], Iterable[int]]) -> None:
-        """Both answer the ids of processes that run now."""
+        """Both functions return the ids of the running processes."""
         self._nodes = nodes
         self._stores = stores
         self._waited: dict[int, int] = {}
@@ -53,7 +53,7 @@ class Lateness:
         self._sums.append((self._sums[-1] if self._sums else 0.0) + late * 1000)
 
     def _wait(self, pid: int) -> float:
-        """Seconds since the last look that it waited for a core."""
+        """Seconds that the process waited for a core since the last measurement."""
         try:
             waited = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
         except (OSError, IndexError):
@@ -62,11 +62,11 @@ class Lateness:
         return max(0, waited - before) / 1e9
 
     def between(self, begin: int, end: int) -> int:
-        """Milliseconds, of the epoch and of the answer."""
+        """Lateness in milliseconds between two times in epoch milliseconds."""
         return round(self._sum(end) - self._sum(begin))
 
     def stalled(self, since: int) -> int:
-        """When processes last had to wait for too long, in epoch milliseconds; `since` where that is longer ago."""
+        """Epoch milliseconds of the last stall after `since`; `since` if there was none."""
         for at in reversed(self._at):
             if at <= since:
                 break

@@ -1,7 +1,8 @@
-"""What goes wrong, each with the proof that it truly did.
+"""The faults of the bench, each with a proof that it took effect.
 
-A misfortune is an async function of the lab and its dice: it begins, lasts a while, ends, and says by `lab.prove` what
-showed that it took effect; one that shows nothing fails the run. `NEEDS` says on which stage it can happen.
+A misfortune is an async function of the lab and its random generator: it begins a fault, keeps it for a while, ends it,
+and calls `lab.prove` with evidence that it took effect; a fault without evidence fails the run. `NEEDS` says on which
+stage it can happen.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 Misfortune = Callable[["Lab", Random], Awaitable[None]]
 MISFORTUNES: dict[str, tuple[str, Misfortune]] = {}
-"""Name → what it needs (see `Lab.offers`), and how it is done."""
+"""Name → what it needs (see `Lab.offers`), and its function."""
 
 
 def needs(what: str) -> Callable[[Misfortune], Misfortune]:
@@ -75,7 +76,7 @@ async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
 
 @needs("processes")
 async def freeze_node_for_longer_than_its_lease(lab: Lab, dice: Random) -> None:
-    await lab.until(lab.is_settled)  # in a store that was just emptied there is no lease of it to be found dead
+    await lab.until(lab.is_settled)  # in a store that was just emptied the node has no lease that could be found dead
     member = lab.somebody(dice)
     epochs = (await member.metrics())["herenow_epochs_total"]
     with lab.trouble("freeze node", member, cuts=True, stops=True):
@@ -134,7 +135,7 @@ async def no_descriptors_left(lab: Lab, dice: Random) -> None:
 
 @needs("nodes")
 async def slow_consumer(lab: Lab, dice: Random) -> None:
-    """One who asks and asks and never reads the answers."""
+    """A client that sends requests and never reads the answers."""
     member = lab.somebody(dice)
     closed = (await member.metrics()).get("herenow_closes_total{4408}", 0)
     address = member.url.removeprefix("http://").split(":")
@@ -151,7 +152,7 @@ async def slow_consumer(lab: Lab, dice: Random) -> None:
     question = _masked(f'{{"type":"presence.subscribe","target_user_ids":[{users}]}}'.encode())
     with lab.trouble("slow consumer", member):
         await lab.fleet.befriend("slow", *lab.people.users)
-        rest = b""  # what did not go through: a frame goes on where it was interrupted
+        rest = b""  # unsent bytes: a frame continues where it was interrupted
         for _ in range(200):
             rest = rest or question * 50
             try:
@@ -191,7 +192,7 @@ async def _all_gone(crowd: list[Client]) -> bool:
     return all(client.link is None for client in crowd)
 
 
-# A node's way to the store
+# The connection of a node to the store
 
 
 @needs("proxies")
@@ -255,7 +256,7 @@ async def _count_above(taken: dict[str, int], what: str, before: int) -> bool:
 
 @needs("store")
 async def empty_the_store(lab: Lab, dice: Random) -> None:
-    await lab.until(lab.is_settled)  # otherwise nobody would notice that there is less than nothing
+    await lab.until(lab.is_settled)  # otherwise a loss in an already empty store would not be noticed
     lost = await lab.total("herenow_shards_lost_total")
     with lab.trouble("empty the store", loses=True):
         lab.store.client.flushall()
@@ -265,7 +266,7 @@ async def empty_the_store(lab: Lab, dice: Random) -> None:
 
 @needs("store")
 async def kill_the_store(lab: Lab, dice: Random) -> None:
-    """Nothing of it is on a disk: it comes back empty."""
+    """The store has no disk: it comes back empty."""
     await lab.until(lab.is_settled)
     lost = await lab.total("herenow_shards_lost_total")
     with lab.trouble("kill the store", loses=True):
@@ -311,7 +312,7 @@ async def the_store_takes_no_writes(lab: Lab, dice: Random) -> None:
 
 @needs("store clock")
 async def step_the_stores_clock(lab: Lab, dice: Random) -> None:
-    """Everybody goes by it."""
+    """All nodes follow this clock."""
     seconds = dice.choice([-60, 60])
     with lab.trouble("step the store's clock", shifts=True):
         lab.store_clock.step(seconds)
@@ -389,7 +390,7 @@ async def freeze_a_sentinel(lab: Lab, dice: Random) -> None:
 
 
 def _is_called_down(lab: Lab, sentinel: Any) -> bool:
-    """By both of the others."""
+    """True if both other sentinels consider it down."""
     others = [each for each in lab.group.sentinels if each is not sentinel]
     return all("s_down" in other.others_say(sentinel.port) for other in others)
 
@@ -418,7 +419,7 @@ async def the_ledger_is_locked(lab: Lab, dice: Random) -> None:
 
 @needs("sqlite")
 async def the_disk_is_full(lab: Lab, dice: Random) -> None:
-    """No file of a node may grow: what a full disk does to SQLite."""
+    """No file of a node may grow, like a full disk for SQLite."""
     with lab.trouble("the disk is full", blinds=True):
         with _no_file_may_grow(lab.fleet.up()):
             said = await _refusal(lab, dice, "disk")
@@ -426,8 +427,9 @@ async def the_disk_is_full(lab: Lab, dice: Random) -> None:
 
 
 async def _refusal(lab: Lab, dice: Random, *words: str, method: str = "PUT", path: str = "/blocks/{}") -> str:
-    """Why a node does not keep a block, or does not say which there are, in its words. One of ours must be among them, so
-    that no other trouble, not even one of the store, is taken for this one."""
+    """The error text with which a node refuses a block, or a list of blocks. The text must contain one of `words`, so
+    that an unrelated error is not accepted as evidence.
+    """
     member, said = lab.somebody(dice), ""
 
     async def refused() -> bool:
@@ -493,7 +495,7 @@ async def cut_off_from_the_database(lab: Lab, dice: Random) -> None:
     lab.prove("cut off from the database", f"refused {way.taken['refused'] - before} times")
 
 
-# How one sees
+# Evidence
 
 
 async def _metric_above(member: Member, name: str, before: float) -> bool:
@@ -513,13 +515,13 @@ def _state(member: Member) -> str:
 
 
 def _first_free(pid: int) -> int:
-    """The number that its next descriptor would have."""
+    """The number of the next file descriptor of the process."""
     taken = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
     return next(number for number in count() if number not in taken)
 
 
 async def _said_time(member: Member) -> float:
-    """How far its machine's clock is off, by the date of an answer."""
+    """Offset of the node's clock in seconds, from the Date header of an answer."""
     async with httpx2.AsyncClient(timeout=5) as http:
         answer = await http.get(f"{member.url}/healthz")
     date = answer.headers.get("date")
@@ -562,7 +564,7 @@ async def freeze_a_master(lab: Lab, dice: Random) -> None:
 
 @needs("cluster")
 async def move_a_slot(lab: Lab, dice: Random) -> None:
-    """One that holds a shard, key by key, while it is used."""
+    """Move a slot that holds a shard, key by key, while it is used."""
     moved = 0
     with lab.trouble("move a slot"):
         for slot in await asyncio.to_thread(lab.group.slots_with_keys):

@@ -1,7 +1,7 @@
-"""Devices with real sockets, who do what people do, and tell a witness what they truly did and saw.
+"""Devices with real sockets that behave like users and report to the checker what they did and saw.
 
-A device comes back after its node closed it, on another node or the same, as a good client does; a viewer watches
-everybody and always comes back.
+A device reconnects after its node closed it, to the same or another node, like a good client. A viewer watches all
+users and always reconnects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIGNED_OUT = 4409
 
 
 class Way:
-    """One socket, through the front door of a node."""
+    """One socket, through the front proxy of a node."""
 
     def __init__(self, node: Member) -> None:
         self.node = node
@@ -50,7 +50,7 @@ class Client:
         self._tasks: set[asyncio.Task[None]] = set()
         fleet.clients.append(self)
 
-    # Coming and going
+    # Connect and disconnect
 
     async def open(self, node: Member) -> bool:
         assert self.link is None
@@ -68,7 +68,7 @@ class Client:
                 proxy=None,
             )
         except (OSError, TimeoutError, websockets.WebSocketException):
-            self._lost(way, "vanished")  # the node may have heard of it all the same
+            self._lost(way, "vanished")  # the node may have received it
             return False
         if self.link is not way:
             await socket.close()
@@ -81,7 +81,7 @@ class Client:
         return True
 
     async def close(self) -> None:
-        """In order."""
+        """Close the socket cleanly."""
         way = self.link
         if way is not None:
             self._lost(way, "closed")
@@ -89,7 +89,7 @@ class Client:
                 await way.socket.close()
 
     def vanish(self) -> None:
-        """Half-open: nobody is told, no ping is answered."""
+        """Make the socket half-open: no FIN is sent and no ping answered."""
         way = self.link
         if way is None or way.tunnel is None:
             return
@@ -113,7 +113,7 @@ class Client:
             self.witness.ended(self, how)
             self.link = None
 
-    # Talking
+    # Frames
 
     async def say(self, kind: str, **fields: object) -> None:
         if self.link is not None and self.link.socket is not None:
@@ -175,7 +175,7 @@ class Client:
 
 
 class People:
-    """Actors, each with dice of its own."""
+    """All actors, each with its own random generator."""
 
     def __init__(self, fleet: Fleet, checker: Checker, seed: int, users: list[str], viewers: list[str]) -> None:
         self.fleet = fleet
@@ -184,7 +184,7 @@ class People:
         self.users = users
         self.viewers = viewers
         self.over = False
-        """Nobody does anything any more; viewers still come back."""
+        """True: users do nothing more; viewers still reconnect."""
         self.trace: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
 

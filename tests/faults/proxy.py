@@ -1,6 +1,7 @@
-"""A TCP proxy that can do to a connection what networks do: cut it, cut one direction, delay, reset, swallow everything.
+"""A TCP proxy that simulates network faults: cut, one-way cut, delay, reset, black hole.
 
-Faults hold for what goes through from now on, on old connections and new ones. `taken` counts how often one took effect.
+A fault applies to everything that passes from now on, on old and new connections. `taken` counts how often a fault took
+effect.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ class Tunnel:
         self.near = near
         self.far = far
         self.silent = False
-        """Nothing more passes, and nobody is told."""
+        """True: nothing passes any more, and no side gets a FIN or RST."""
 
     def reset(self) -> None:
-        """Both sides get an RST."""
+        """Send an RST to both sides."""
         for writer in (self.near, self.far):
             sock = writer.get_extra_info("socket")
             if sock is not None and sock.fileno() >= 0:
@@ -33,15 +34,15 @@ class Tunnel:
 
 class Proxy:
     def __init__(self, host: str, port: int) -> None:
-        """In front of this address; moved by assigning to `target`."""
+        """A proxy in front of this address; assign `target` to move it."""
         self.target = host, port
         self.port = 0
         self.delay = 0.0
-        """Seconds that every piece waits, in both directions."""
+        """Seconds of delay of every piece, in both directions."""
         self.deaf = False
-        """What clients say is swallowed; what the server says passes."""
+        """Data from clients is dropped; data from the server passes."""
         self.mute = False
-        """The other way round."""
+        """Data from the server is dropped; data from clients passes."""
         self.closed = False
         """New connections are reset at once."""
         self.taken: Counter[str] = Counter()
@@ -66,12 +67,12 @@ class Proxy:
     # Faults
 
     def cut(self) -> None:
-        """As a firewall that answers: connections are reset, new ones too."""
+        """Like a rejecting firewall: connections are reset, new ones too."""
         self.closed = True
         self.reset()
 
     def blackhole(self) -> None:
-        """As a firewall that does not: nothing arrives, nothing ends."""
+        """Like a dropping firewall: nothing arrives, nothing ends."""
         self.deaf = self.mute = True
 
     def heal(self) -> None:
@@ -82,7 +83,7 @@ class Proxy:
             self.taken["reset"] += 1
             tunnel.reset()
 
-    # Work
+    # Forwarding
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -112,7 +113,7 @@ class Proxy:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
                 while (tunnel.silent and not ways[1].done()) or (
                     self.deaf and self.mute
-                ):  # an end does not pass either
+                ):  # a FIN is not forwarded either
                     await asyncio.sleep(0.05)
             finally:
                 for way in ways:

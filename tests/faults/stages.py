@@ -1,5 +1,6 @@
-"""Where misfortunes can happen: a fleet on one server, each node behind proxies; a fleet on a group with
-sentinels and PostgreSQL; a fleet on a cluster."""
+"""The stages for faults: a fleet on one server, each node behind proxies; a fleet on a sentinel group with PostgreSQL;
+a fleet on a cluster.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The clock of a store's server, which can be stepped while it runs: `shim/clock.c`, preloaded into the server.
+"""A clock for the store's server that can be stepped while it runs: `shim/clock.c`, preloaded into the server.
 
-That needs a C compiler for a second. `./dev` fetches one in continuous integration; where there is none the store keeps the
-true time, and the bench says that this one misfortune is left out.
+This needs a C compiler for a second. `./dev` fetches one in continuous integration; without one the store keeps the
+true time, and the bench reports that this fault is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StoreClock:
         self._offset.write_bytes(struct.pack("q", 0))
 
     def before(self, binary: list[str]) -> list[str] | None:
-        """How to call a server so that it goes by this clock. None: there is no compiler."""
+        """Command line of the server with this clock; None without a compiler."""
         compiler = shutil.which("cc") or shutil.which("gcc")
         if compiler is None:
             return None
@@ -30,7 +30,7 @@ class StoreClock:
         return ["env", f"LD_PRELOAD={self._shim}", f"FAULTS_STORE_CLOCK={self._offset}", *binary]
 
     def step(self, seconds: float) -> None:
-        """It is that far off, from now on. In one write: the server reads it at any moment."""
+        """Set the offset in seconds. Written in one call: the server may read it at any moment."""
         file = os.open(self._offset, os.O_WRONLY)
         try:
             os.pwrite(file, struct.pack("q", round(seconds * 1e9)), 0)

@@ -1,6 +1,6 @@
-"""Real processes on real stores, and everything that can happen to them: each misfortune once, in an order of a seed.
+"""Real processes on real stores with every fault once, in an order given by a seed.
 
-`./dev chaos --minutes 30` goes on for longer.
+`./dev chaos --minutes 30` runs longer.
 """
 
 import os
@@ -13,7 +13,7 @@ SEED = int(os.environ.get("HERENOW_SEED", "1"))
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_people_are_shown_what_is_true_whatever_happens(stage, tmp_path):
+async def test_viewers_see_true_statuses_during_faults_of_real_nodes(stage, tmp_path):
     async with STAGES[stage](tmp_path, SEED) as lab:
         try:
             await lab.run()

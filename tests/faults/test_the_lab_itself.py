@@ -1,4 +1,4 @@
-"""A bench that cannot fail proves nothing: here the witness is lied to, and must find it out."""
+"""The checker can fail: here it gets false reports and must find the contradiction."""
 
 import asyncio
 
@@ -15,13 +15,13 @@ from herenow_testing.world.scene import Shown
 from herenow_testing.world.truth import Bounds
 
 
-async def test_what_did_not_happen_is_found_out(tmp_path):
+async def test_the_checker_finds_events_that_did_not_happen(tmp_path):
     async with on_one_server(tmp_path, 1) as lab:
         fleet, checker = lab.fleet, lab.checker
         await fleet.befriend("vera", "mute", "ghost")
         n1, n2, _ = fleet.members.values()
         vera, mute, ghost = (Client(fleet, user, "d1", checker) for user in ("vera", "mute", "ghost"))
-        await lab.until(lab.is_settled)  # before that nobody is let in as far as the witness believes it
+        await lab.until(lab.is_settled)  # earlier the checker would not expect users to be shown
         for client, node in ((mute, n1), (ghost, n1), (vera, n2)):
             assert await client.open(node)
         await vera.say("presence.subscribe", target_user_ids=["mute", "ghost"], id="watch")
@@ -30,9 +30,9 @@ async def test_what_did_not_happen_is_found_out(tmp_path):
         assert mute.link is not None
         assert mute.link.tunnel is not None
         checker.asks_mode("mute", Mode.BUSY)
-        checker.has_mode("mute", Mode.BUSY)  # nobody asked for it
-        mute.link.tunnel.silent = True  # the witness is not told, and takes the device for connected
-        checker.ended(ghost, "closed")  # the witness is told, and it is not true
+        checker.has_mode("mute", Mode.BUSY)  # not requested by the client
+        mute.link.tunnel.silent = True  # the checker is not informed and takes the device for connected
+        checker.ended(ghost, "closed")  # the checker gets a false report
         await lab.until(lambda: _found(lab, " false offline: vera"))
         await lab.until(lambda: _found(lab, " ghost: vera"))
         assert [each for each in checker.differences() if "ghost d1 has gone" in each]
@@ -44,7 +44,7 @@ async def test_what_did_not_happen_is_found_out(tmp_path):
 
 
 async def _found(lab, what):
-    """A viewer whom a busy machine cost the socket comes back, as viewers do."""
+    """Reconnect the viewer if a busy machine cost it its socket, then wait for the problem."""
     [vera] = [client for client in lab.fleet.clients if client.user == "vera"]
     if vera.link is None and await vera.open(lab.fleet.members["n2"]):
         await vera.say("presence.subscribe", target_user_ids=["mute", "ghost"], id="watch")
@@ -53,7 +53,7 @@ async def _found(lab, what):
     return any(what in problem for problem in lab.checker.problems)
 
 
-# A story without processes: who is where, and what is said, at times that are made up.
+# A story without processes: connections and frames at invented times.
 
 
 class Node:
@@ -86,7 +86,7 @@ class Somebody:
 
 
 class Story:
-    """ana on n1, whom vera watches on n2; nothing is stored but what a test says."""
+    """ana is on n1 and watched by vera on n2; the store contains only what a test sets."""
 
     timings, lease, late = TIMINGS, LEASE, LATE
 
@@ -131,7 +131,7 @@ class Story:
             self.checker.greeted(self.ana)
 
     async def concludes(self, last_seen):
-        """What is wrong with this last seen in the ledger, when all is over."""
+        """Problems found at the end if the ledger has this last seen."""
         self.ledger["ana"] = Remembered(last_seen=last_seen)
         await self.checker.conclude()
         return [each for each in self.checker.problems if "was last seen between" in each]
@@ -157,7 +157,7 @@ def story():
         ("the ledger is locked", None, {"blinds": True}),
     ],
 )
-def test_a_ghost_between_misfortunes_is_found_long_before_the_calm(story, kind, where, what):
+def test_the_checker_finds_a_ghost_between_faults_within_25_seconds(story, kind, where, what):
     story.leaves()
     gone = story.now
     while story.now < gone + 180_000 and not story.found("ghost"):
@@ -175,7 +175,7 @@ def test_a_ghost_between_misfortunes_is_found_long_before_the_calm(story, kind, 
     assert story.now - gone <= 25_000
 
 
-def test_a_ghost_that_one_fault_explains_is_none(story):
+def test_the_checker_accepts_a_ghost_that_one_fault_explains(story):
     trouble = story.checker.trouble("freeze the store")
     story.leaves()
     story.passes(6)
@@ -199,9 +199,7 @@ def test_a_ghost_that_one_fault_explains_is_none(story):
         ("slow consumer", "n1", {}, 20),
     ],
 )
-def test_somebody_who_is_here_and_shown_offline_is_found_beside_any_fault_but_a_long_cut(
-    story, kind, where, what, seconds
-):
+def test_the_checker_finds_a_false_offline_during_any_fault_but_a_long_cut(story, kind, where, what, seconds):
     trouble = story.checker.trouble(kind, where, **what)
     story.passes(seconds)
     story.checker.over(trouble)
@@ -210,7 +208,7 @@ def test_somebody_who_is_here_and_shown_offline_is_found_beside_any_fault_but_a_
     assert story.found("false offline")
 
 
-def test_who_was_cut_off_for_longer_than_lease_and_grace_may_have_been_taken_for_gone_until_it_is_healed(story):
+def test_the_checker_accepts_a_false_offline_after_a_long_cut_until_the_node_recovered(story):
     trouble = story.checker.trouble("cut off", "n1", cuts=True)
     story.passes(11)
     story.checker.over(trouble)
@@ -237,7 +235,7 @@ def test_who_was_cut_off_for_longer_than_lease_and_grace_may_have_been_taken_for
         ("by node: 1006", -4_000, False),
     ],
 )
-async def test_a_wrong_last_seen_is_found_when_it_is_shown_and_in_the_ledger(story, how, off, right):
+async def test_the_checker_finds_a_wrong_last_seen_in_views_and_in_the_ledger(story, how, off, right):
     story.leaves(how)
     told = story.now + off
     story.passes(30)
@@ -252,14 +250,16 @@ async def test_a_wrong_last_seen_is_found_when_it_is_shown_and_in_the_ledger(sto
 @pytest.mark.parametrize(
     ("how", "where", "after", "right"),
     [
-        ("vanished", "n1", 2, True),  # another tab of a session that goes on
+        ("vanished", "n1", 2, True),  # another tab of a session that continues
         ("vanished", "n2", 2, False),
         ("vanished", "n1", 15, False),  # silent for so long that it had ended
         ("closed", "n1", 0.1, False),
         ("closed", "n2", 0.1, False),
     ],
 )
-async def test_who_came_back_has_left_all_the_same_unless_it_is_the_same_session(story, how, where, after, right):
+async def test_the_checker_requires_a_last_seen_for_a_user_who_returned_with_a_new_session(
+    story, how, where, after, right
+):
     before = story.now - 60_000
     story.leaves(how)
     story.passes(after)
@@ -268,7 +268,7 @@ async def test_who_came_back_has_left_all_the_same_unless_it_is_the_same_session
     assert bool(await story.concludes(before)) is not right
 
 
-async def test_a_tab_that_closes_beside_a_half_open_one_ends_nothing_if_another_comes_in_time(story):
+async def test_the_checker_requires_no_last_seen_for_a_tab_replaced_within_grace(story):
     before = story.now - 60_000
     story.leaves("vanished")
     story.passes(2)
@@ -287,7 +287,7 @@ async def test_a_tab_that_closes_beside_a_half_open_one_ends_nothing_if_another_
 @pytest.mark.parametrize(
     ("kind", "where", "what", "seconds", "right"),
     [
-        ("nothing", "n3", {}, 0.3, True),  # it is still under way
+        ("nothing", "n3", {}, 0.3, True),  # still being committed
         ("nothing", "n3", {}, 2.5, False),
         ("slow way", "n1", {"cuts": True}, 2.5, False),  # its node has committed it
         ("kill node", "n3", {"kills": True}, 2.5, False),
@@ -296,7 +296,7 @@ async def test_a_tab_that_closes_beside_a_half_open_one_ends_nothing_if_another_
     ],
 )
 @pytest.mark.parametrize("by_rest", [True, False])
-def test_what_is_shown_may_be_of_the_time_before_only_as_long_as_a_change_takes(
+def test_the_checker_accepts_an_old_view_only_as_long_as_a_change_may_take(
     story, kind, where, what, seconds, right, by_rest
 ):
     story.leaves()
@@ -315,7 +315,7 @@ def test_what_is_shown_may_be_of_the_time_before_only_as_long_as_a_change_takes(
 
 
 @pytest.mark.parametrize(("seconds", "right"), [(0.3, True), (2.5, False)])
-def test_a_device_that_beats_anew_by_rest_may_be_shown_for_a_moment_as_it_was_before(story, seconds, right):
+def test_the_checker_accepts_an_old_view_shortly_after_a_new_rest_heartbeat(story, seconds, right):
     story.leaves()
     story.checker.beat("ana", "rest", "n1")
     before = story.now
@@ -326,7 +326,7 @@ def test_a_device_that_beats_anew_by_rest_may_be_shown_for_a_moment_as_it_was_be
     assert bool(story.found("last seen")) is not right
 
 
-def test_a_beat_by_rest_counts_from_when_it_was_sent(story):
+def test_the_checker_counts_a_rest_heartbeat_from_the_time_it_was_sent(story):
     story.leaves()
     story.passes(60)
     asked_at = story.now
@@ -337,8 +337,8 @@ def test_a_beat_by_rest_counts_from_when_it_was_sent(story):
     assert not story.found("last seen")
 
 
-async def test_a_beat_that_was_accepted_and_lost_by_the_store_must_be_known_when_it_has_healed(story):
-    """The node that accepted it lives."""
+async def test_the_checker_requires_a_heartbeat_lost_by_the_store_to_be_restored(story):
+    """The node that accepted the heartbeat is alive."""
     story.leaves()
     left = story.now
     story.passes(60)
@@ -355,15 +355,15 @@ async def test_a_beat_that_was_accepted_and_lost_by_the_store_must_be_known_when
 @pytest.mark.parametrize(
     ("kind", "what", "chooses", "killed", "right"),
     [
-        ("cut off", {"cuts": True}, False, False, False),  # it says so when it is back
-        ("freeze node", {"cuts": True, "stops": True}, False, False, True),  # it does not know
-        ("cut off", {"cuts": True}, True, False, True),  # unless they may have hidden since
+        ("cut off", {"cuts": True}, False, False, False),  # the node reports it when it is back
+        ("freeze node", {"cuts": True, "stops": True}, False, False, True),  # the node does not know
+        ("cut off", {"cuts": True}, True, False, True),  # unless the user may have hidden since
         ("cut off", {"cuts": True}, False, True, True),
         ("empty the store", {"loses": True}, False, False, False),
         ("empty the store", {"loses": True}, True, False, False),
     ],
 )
-async def test_who_left_while_their_node_was_in_trouble_was_seen_until_then_if_it_lives(
+async def test_the_checker_requires_the_last_seen_of_a_user_who_left_a_failing_node_that_survives(
     story, kind, what, chooses, killed, right
 ):
     trouble = story.checker.trouble(kind, "n1" if "cuts" in what else None, **what)
@@ -381,7 +381,7 @@ async def test_who_left_while_their_node_was_in_trouble_was_seen_until_then_if_i
     assert bool(await story.concludes(renewed)) is not right
 
 
-async def test_a_choice_that_was_acknowledged_and_is_not_in_the_ledger_is_found(story):
+async def test_the_checker_finds_an_acknowledged_mode_missing_from_the_ledger(story):
     story.checker.asks_mode("ana", Mode.INVISIBLE)
     story.checker.has_mode("ana", Mode.INVISIBLE)
     story.checker.asks_text("ana", 7)
@@ -394,6 +394,6 @@ async def test_a_choice_that_was_acknowledged_and_is_not_in_the_ledger_is_found(
     assert len([each for each in story.checker.problems if "ana chose one of" in each]) == 1
 
 
-def test_ten_seconds_are_promised_and_five_more_where_the_store_lost_something():
+def test_nodes_must_agree_within_10_seconds_or_15_after_data_loss():
     bounds = Bounds(TIMINGS, LEASE, LATE)
     assert (bounds.agreed(lost=False), bounds.agreed(lost=True)) == (10_000, 15_000)

@@ -1,4 +1,4 @@
-"""`python -m tests.frozen`: writes the frozen files anew, after a public contract was changed on purpose."""
+"""`python -m tests.frozen`: writes the frozen files again after an intended change of a public contract."""
 
 from tests.frozen.contracts import CONTRACTS, FOLDER
 

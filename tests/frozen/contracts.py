@@ -1,7 +1,7 @@
 """Text renderings of every public contract: REST, codes, settings, frames, metrics, log events, store keys, schema.
 
 Each function renders one contract from the running code. `test_frozen` compares the result with the committed file of
-the same name; `python -m tests.frozen` writes the files after a change that is meant.
+the same name; `python -m tests.frozen` writes the files after an intended change.
 """
 
 import ast
@@ -70,7 +70,7 @@ def labelled(sample):
 
 
 def log_events():
-    """Every event name that is logged, with its level and fields, wherever in the tree it is."""
+    """Every log event of the source with its level and fields."""
     found = set()
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -104,7 +104,7 @@ def store():
 
 
 def schema():
-    """Of the ledger: what the migrations make in SQLite, what PostgreSQL is told."""
+    """The ledger schema: after all migrations in SQLite, and as created in PostgreSQL."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "herenow.db"
         asyncio.run(SqliteLedger(path).migrate())

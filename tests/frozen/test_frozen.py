@@ -1,6 +1,6 @@
-"""Public contracts change on purpose only: each equals its committed file.
+"""Public contracts change only on purpose: each equals its committed file.
 
-After a change that is meant: `.venv/bin/python -m tests.frozen`, and commit the difference.
+After an intended change run `.venv/bin/python -m tests.frozen` and commit the difference.
 """
 
 import pytest

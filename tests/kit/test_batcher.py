@@ -1,4 +1,4 @@
-"""Calls at about the same time become one call, and every caller gets its own answer."""
+"""Concurrent calls become one batch, and every caller gets its own answer."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 class Squares:
-    """Answers squares, and notes what was asked when."""
+    """Answers squares, and records which keys were asked when."""
 
     def __init__(self, takes=0.0):
         self.takes = takes
@@ -30,7 +30,7 @@ class Squares:
         return Batcher(self, "squares", **options)
 
 
-async def test_what_is_asked_in_one_iteration_goes_together():
+async def test_keys_asked_in_one_loop_iteration_form_one_batch():
     squares = Squares()
     batcher = squares.batcher()
     assert await asyncio.gather(*map(batcher.ask, [1, 2, 3])) == [1, 4, 9]
@@ -39,14 +39,14 @@ async def test_what_is_asked_in_one_iteration_goes_together():
     assert batcher.waiting == 0
 
 
-async def test_one_key_asked_by_many_is_asked_once():
+async def test_a_key_asked_by_many_callers_is_in_the_batch_once():
     squares = Squares()
     batcher = squares.batcher()
     assert await asyncio.gather(*map(batcher.ask, [5] * 100)) == [25] * 100
     assert squares.asked == [(5,)]
 
 
-async def test_what_is_asked_while_a_batch_is_under_way_does_not_join_it():
+async def test_a_key_asked_while_a_batch_runs_goes_into_the_next_batch():
     squares = Squares(takes=1.0)
     batcher = squares.batcher()
     first = asyncio.create_task(batcher.ask(1))
@@ -76,7 +76,7 @@ async def test_a_full_batch_is_sent_at_once(delay):
     assert squares.at == [0, 0, delay]
 
 
-async def test_batches_keep_a_distance():
+async def test_batches_keep_a_minimum_distance_in_time():
     squares = Squares()
     batcher = squares.batcher(spacing=1.0)
     asks = []
@@ -88,7 +88,7 @@ async def test_batches_keep_a_distance():
     assert squares.at == [0, 1, 2]
 
 
-async def test_a_batch_waits_for_the_one_under_way():
+async def test_a_batch_waits_for_the_running_batch():
     squares = Squares(takes=0.5)
     batcher = squares.batcher(patience=2.0)
     asks = []
@@ -100,7 +100,7 @@ async def test_a_batch_waits_for_the_one_under_way():
     assert squares.at == [0, 0.5]
 
 
-async def test_but_not_longer_than_its_patience():
+async def test_a_batch_waits_for_the_running_batch_at_most_for_its_patience():
     squares = Squares(takes=50)
     batcher = squares.batcher(patience=2.0)
     first = asyncio.create_task(batcher.ask(1))
@@ -109,7 +109,7 @@ async def test_but_not_longer_than_its_patience():
     assert squares.at == [0, 3]
 
 
-async def test_an_error_of_one_key_is_not_the_others():
+async def test_an_error_of_one_key_does_not_affect_other_keys():
     squares = Squares()
     batcher = squares.batcher()
     answers = await asyncio.gather(batcher.ask(2), batcher.ask(-1), return_exceptions=True)
@@ -119,7 +119,7 @@ async def test_an_error_of_one_key_is_not_the_others():
     assert isinstance(answers[-3], ValueError)
 
 
-async def test_an_error_of_the_call_is_everybodys():
+async def test_an_error_of_the_batch_call_is_raised_to_every_caller():
     async def fail(keys):
         raise Unavailable("no answer")
 
@@ -130,7 +130,7 @@ async def test_an_error_of_the_call_is_everybodys():
     assert batcher.waiting == 0
 
 
-async def test_a_mistake_in_the_call_is_logged_and_the_answer_is_unavailable():
+async def test_an_unexpected_error_in_the_batch_call_is_logged_and_callers_get_unavailable():
     async def fail(keys):
         raise KeyError("oops")
 
@@ -141,7 +141,7 @@ async def test_a_mistake_in_the_call_is_logged_and_the_answer_is_unavailable():
     assert [(line["event"], line["task"]) for line in logs] == [("task.died", "failing")]
 
 
-async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others():
+async def test_a_cancelled_caller_does_not_affect_other_callers():
     squares = Squares(takes=1.0)
     batcher = squares.batcher()
     first, second = asyncio.create_task(batcher.ask(1)), asyncio.create_task(batcher.ask(2))
@@ -152,7 +152,7 @@ async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others():
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.5, 1.5])
-async def test_when_it_is_closed_nobody_waits_any_more(wait):
+async def test_closing_the_batcher_ends_every_wait(wait):
     squares = Squares(takes=1.0)
     batcher = squares.batcher(delay=1.0)
     ask = asyncio.create_task(batcher.ask(1))
@@ -164,7 +164,7 @@ async def test_when_it_is_closed_nobody_waits_any_more(wait):
     assert batcher.waiting == 0
 
 
-async def test_a_batch_that_was_cancelled_does_not_stay_open():
+async def test_a_batcher_is_usable_again_after_a_cancelled_batch():
     squares = Squares()
     batcher = squares.batcher()
     ask = asyncio.create_task(batcher.ask(1))
@@ -174,7 +174,7 @@ async def test_a_batch_that_was_cancelled_does_not_stay_open():
     assert await batcher.ask(2) == 4
 
 
-async def test_finish_waits_for_all_that_was_asked():
+async def test_finish_waits_for_every_key_asked_so_far():
     squares = Squares(takes=0.0)
     batcher = squares.batcher(delay=5.0, most=2)
     asks = [asyncio.create_task(batcher.ask(key)) for key in range(5)]

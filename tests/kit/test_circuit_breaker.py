@@ -1,4 +1,4 @@
-"""A service that fails is left alone, and found again when it is back."""
+"""The circuit breaker stops calls to a failing service and tries again after a pause."""
 
 from herenow.kit.circuit_breaker import CircuitBreaker
 from herenow.kit.retry import Backoff
@@ -10,7 +10,7 @@ def breaker():
     return CircuitBreaker(LIMIT, Backoff(SHORTEST, LONGEST))
 
 
-def test_after_some_failures_no_call_is_allowed_for_a_growing_while():
+def test_after_some_failures_no_call_is_allowed_for_a_growing_time():
     circuit = breaker()
     for _ in range(LIMIT - 1):
         assert circuit.allows(0.0)
@@ -26,7 +26,7 @@ def test_after_some_failures_no_call_is_allowed_for_a_growing_while():
     assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
-def test_one_call_is_the_trial():
+def test_an_open_circuit_allows_one_trial_call():
     circuit = breaker()
     for _ in range(LIMIT):
         circuit.failed(0.0)
@@ -38,7 +38,7 @@ def test_one_call_is_the_trial():
     assert all(circuit.allows(LONGEST) for _ in range(3))
 
 
-def test_a_success_makes_up_for_all_failures_before_it():
+def test_a_success_resets_the_failure_count():
     circuit = breaker()
     for _ in range(3):
         for _ in range(LIMIT - 1):

@@ -1,4 +1,4 @@
-"""A clock that follows another one: durations stay right, and time never goes back."""
+"""A clock that follows another one: durations stay right, and time never decreases."""
 
 import pytest
 
@@ -9,7 +9,7 @@ STEPS = [60_000, -60_000]
 
 
 class Follower:
-    """A clock that measures the store's every three seconds, as a lease does."""
+    """A clock that reads the store's time every three seconds, as a lease does."""
 
     def __init__(self):
         self.passed = 0.0
@@ -24,7 +24,7 @@ class Follower:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_two_minutes_stay_two_minutes_when_the_stores_clock_is_set(step):
+def test_durations_stay_right_when_the_stores_clock_is_set(step):
     node = Follower()
     node.run(30)
     node.store += step
@@ -34,7 +34,7 @@ def test_two_minutes_stay_two_minutes_when_the_stores_clock_is_set(step):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_time_never_goes_back_and_arrives_at_the_stores(step):
+def test_time_never_decreases_and_converges_to_the_stores_time(step):
     node = Follower()
     node.store += step
     last = node.clock.now()
@@ -45,7 +45,7 @@ def test_time_never_goes_back_and_arrives_at_the_stores(step):
     assert abs(node.clock.now() - node.store) <= 20
 
 
-def test_an_answer_that_took_long_is_no_measurement():
+def test_a_slow_answer_does_not_change_the_clock():
     node = Follower()
     node.run(30)
     asked = node.passed
@@ -55,7 +55,7 @@ def test_an_answer_that_took_long_is_no_measurement():
     assert node.clock.now() == START + 30_000 + 601_900
 
 
-def test_the_time_of_the_answer_is_taken_for_the_middle_of_the_way():
+def test_the_stores_time_is_assumed_to_be_from_the_middle_of_the_round_trip():
     node = Follower()
     asked = node.passed
     node.passed += 0.8
@@ -65,7 +65,7 @@ def test_the_time_of_the_answer_is_taken_for_the_middle_of_the_way():
 
 
 @pytest.mark.parametrize("behind", [0, 60_000, -60_000])
-def test_however_often_it_is_read_it_counts_every_millisecond(behind):
+def test_the_clock_returns_every_millisecond_however_often_it_is_read(behind):
     node = Follower()
     node.clock.follow(START + behind, node.passed)
     read = []
@@ -77,7 +77,7 @@ def test_however_often_it_is_read_it_counts_every_millisecond(behind):
     assert node.clock.now() is node.clock.now()
 
 
-def test_who_was_away_catches_up_at_once_but_never_goes_back():
+def test_catch_up_moves_the_clock_forward_at_once_but_never_back():
     node = Follower()
     node.clock.catch_up(START + 60_000)
     assert node.clock.now() == START + 60_000

@@ -1,4 +1,4 @@
-"""Much work shares the event loop with everything else in the process."""
+"""Much work is spread over loop iterations, so that the event loop stays responsive."""
 
 import asyncio
 from functools import partial
@@ -9,7 +9,7 @@ BUDGET = 500
 
 
 class Iterations:
-    """Counts the iterations of the loop."""
+    """Counts loop iterations."""
 
     def __init__(self):
         self.count = 0
@@ -25,7 +25,7 @@ class Iterations:
 
 
 async def told(weights):
-    """(who, in which iteration), in their order."""
+    """[(caller, loop iteration)] in the order of execution."""
     budget, clock, done = LoopBudget(BUDGET), Iterations(), []
 
     async def work(who, units):
@@ -37,7 +37,7 @@ async def told(weights):
     return done
 
 
-async def test_much_work_is_done_in_order_and_a_part_of_it_per_iteration():
+async def test_much_work_is_done_in_order_in_parts_per_iteration():
     done = await told([200] * 20)
     assert [who for who, _ in done] == list(range(20))
     per_turn = [sum(turn == each for _, turn in done) for each in {turn for _, turn in done}]
@@ -95,7 +95,7 @@ async def test_functions_within_the_budget_are_called_at_once():
     assert called == list(range(BUDGET))
 
 
-async def test_functions_beyond_the_budget_are_called_in_order_and_a_part_of_them_per_iteration():
+async def test_functions_beyond_the_budget_are_called_in_order_in_parts_per_iteration():
     budget, called, per_iteration = LoopBudget(3), [], []
     for number in range(10):
         budget.run(partial(called.append, number))
@@ -106,7 +106,7 @@ async def test_functions_beyond_the_budget_are_called_in_order_and_a_part_of_the
     assert called == list(range(10))
 
 
-async def test_a_function_that_comes_later_does_not_overtake_one_that_waits():
+async def test_a_later_function_does_not_overtake_a_waiting_one():
     budget, called = LoopBudget(3), []
     for number in range(8):
         budget.run(partial(called.append, number))
@@ -133,7 +133,7 @@ async def test_functions_and_coroutines_share_one_queue():
     assert done[0] == 0
 
 
-async def test_a_function_that_fails_is_reported_and_holds_up_no_other():
+async def test_a_failing_function_is_reported_and_does_not_delay_others():
     failed, called = [], []
     budget = LoopBudget(1, on_error=failed.append)
     budget.run(partial(called.append, "first"))
@@ -144,7 +144,7 @@ async def test_a_function_that_fails_is_reported_and_holds_up_no_other():
     assert [type(error) for error in failed] == [ZeroDivisionError]
 
 
-async def test_an_error_goes_to_the_loops_handler_unless_told_otherwise():
+async def test_an_error_goes_to_the_loops_exception_handler_by_default():
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
     budget = LoopBudget(1)
@@ -154,7 +154,7 @@ async def test_an_error_goes_to_the_loops_handler_unless_told_otherwise():
     assert [type(error) for error in told] == [ZeroDivisionError]
 
 
-async def test_finish_does_at_once_what_waits():
+async def test_finish_calls_all_waiting_functions_at_once():
     budget, called = LoopBudget(2), []
     for number in range(9):
         budget.run(partial(called.append, number))

@@ -1,4 +1,4 @@
-"""A bounded cache holds what was written last, and never more than its size."""
+"""A bounded cache keeps the last written entries and never exceeds its size."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from herenow.kit.lru import PORTION, ExpiringLru, Lru
 
 
-def test_what_was_written_is_read():
+def test_a_written_entry_is_read_back():
     cache = Lru(10)
     cache.put("a", 1)
     cache.put("b", 2)
@@ -16,7 +16,7 @@ def test_what_was_written_is_read():
     assert len(cache) == 2
 
 
-def test_the_entries_written_longest_ago_give_way():
+def test_the_oldest_entries_are_evicted():
     cache = Lru(3)
     for number in range(5):
         cache.put(number, number)
@@ -31,7 +31,7 @@ def test_a_write_makes_an_entry_the_newest():
     assert list(cache) == ["c", "a", "d"]
 
 
-def test_a_read_does_not_but_a_use_does():
+def test_a_use_makes_an_entry_the_newest_and_a_read_does_not():
     cache = Lru(3)
     for key in "abc":
         cache.put(key, key)
@@ -42,14 +42,14 @@ def test_a_read_does_not_but_a_use_does():
     assert list(cache) == ["c", "b", "d"]
 
 
-def test_many_are_written_at_once_within_the_bound():
+def test_put_all_stays_within_the_bound():
     cache = Lru(3)
     cache.put_all({1: "a", 2: "b"})
     cache.put_all({1: "c", 3: "d", 4: "e", 5: "f"})
     assert cache == {3: "d", 4: "e", 5: "f"}
 
 
-def test_a_large_one_makes_room_for_a_while():
+def test_a_large_cache_evicts_a_portion_at_a_time():
     size = 10 * PORTION
     cache = Lru(size)
     for number in range(size + 1):
@@ -59,7 +59,7 @@ def test_a_large_one_makes_room_for_a_while():
 
 
 @given(st.integers(1, 300), st.lists(st.tuples(st.sampled_from(["put", "use", "pop"]), st.integers(0, 500))))
-def test_it_never_holds_more_than_its_size_and_always_what_was_written_last(size, steps):
+def test_a_cache_never_exceeds_its_size_and_keeps_the_last_write(size, steps):
     cache, last = Lru(size), None
     for step, key in steps:
         if step == "put":
@@ -82,7 +82,7 @@ def expiring():
     return cache
 
 
-def test_an_entry_is_there_until_its_time(expiring):
+def test_an_expiring_entry_is_readable_until_its_end(expiring):
     assert expiring.get("a", 99) == "A"
     assert expiring.get("a", 100) is None
     assert expiring.peek("a") == "A"
@@ -91,13 +91,13 @@ def test_an_entry_is_there_until_its_time(expiring):
     assert expiring.get("x", 0) is None
 
 
-def test_it_is_bounded_too(expiring):
+def test_an_expiring_cache_is_bounded(expiring):
     expiring.put("a", "again", until=200)
     expiring.put("d", "D", until=200)
     assert list(expiring.items()) == [("c", "C"), ("a", "again"), ("d", "D")]
 
 
-def test_entries_that_have_ended_are_removed(expiring):
+def test_expire_removes_ended_entries(expiring):
     expiring.expire(100)
     assert list(expiring.items()) == [("b", "B"), ("c", "C")]
     expiring.pop("c")
@@ -106,7 +106,7 @@ def test_entries_that_have_ended_are_removed(expiring):
     assert len(expiring) == 0
 
 
-def test_one_that_lasts_keeps_those_behind_it_but_they_are_not_read():
+def test_an_ended_entry_behind_a_lasting_one_stays_but_is_not_returned():
     cache = ExpiringLru(3)
     cache.put("a", 1, until=500)
     cache.put("b", 2, until=100)

@@ -1,4 +1,4 @@
-"""A call that failed is made again, after pauses that grow."""
+"""A failed call is repeated after growing pauses."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 def failing(times, error=Unavailable):
-    """A call that fails so often, and notes when it was made."""
+    """A call that fails `times` times and records when it was made."""
     made = []
 
     async def call():
@@ -37,14 +37,14 @@ def test_pauses_double_up_to_the_longest(backoff, pauses):
     assert backoff.pause(100_000) == pauses[-1]
 
 
-def test_a_part_of_each_pause_is_left_to_chance():
+def test_pauses_have_random_jitter():
     backoff = Backoff(1.0, 8.0, jitter=0.5)
     pauses = [backoff.pause(3) for _ in range(200)]
     assert all(2.0 < pause <= 4.0 for pause in pauses)
     assert len(set(pauses)) > 100
 
 
-async def test_the_first_success_is_the_result():
+async def test_retry_returns_the_first_success():
     call, made = failing(3)
     assert await retry(call, Backoff(1.0, 10.0)) == "done"
     assert [round(at - made[0], 3) for at in made] == [0, 1, 3, 7]

@@ -1,4 +1,4 @@
-"""Every wait ends with its answer, or after the time limit counted from its own beginning."""
+"""Every wait ends with its answer, or at the time limit counted from its own start."""
 
 import asyncio
 
@@ -19,10 +19,10 @@ async def test_an_answer_in_time_is_returned():
     await asyncio.sleep(4.9)
     answer.set_result(None)
     await waits
-    await timeout.wait_for(answer)  # it has come: nobody waits
+    await timeout.wait_for(answer)  # already done: no wait
 
 
-async def test_each_wait_ends_after_its_own_time():
+async def test_each_wait_times_out_after_its_own_time():
     timeout, loop, ends = SharedTimeout(5), asyncio.get_running_loop(), []
 
     async def wait():
@@ -38,7 +38,7 @@ async def test_each_wait_ends_after_its_own_time():
     assert ends == [5, 6, 7]
 
 
-async def test_an_error_is_raised_as_it_is():
+async def test_an_error_of_the_awaited_future_is_raised():
     timeout, answer = SharedTimeout(5), future()
     waits = asyncio.ensure_future(timeout.wait_for(answer))
     await asyncio.sleep(1)
@@ -47,7 +47,7 @@ async def test_an_error_is_raised_as_it_is():
         await waits
 
 
-async def test_a_cancelled_wait_leaves_the_others_alone():
+async def test_a_cancelled_wait_does_not_affect_other_waits():
     timeout, answer = SharedTimeout(5), future()
     gone = asyncio.ensure_future(timeout.wait_for(future()))
     stays = asyncio.ensure_future(timeout.wait_for(answer))
@@ -59,7 +59,7 @@ async def test_a_cancelled_wait_leaves_the_others_alone():
     assert gone.cancelled()
 
 
-async def test_waits_that_are_over_are_not_kept():
+async def test_finished_waits_are_removed():
     timeout = SharedTimeout(5)
     for _ in range(100):
         answer = future()
@@ -72,7 +72,7 @@ async def test_waits_that_are_over_are_not_kept():
     assert len(timeout) == 0
 
 
-async def test_close_ends_the_waits_under_way():
+async def test_close_ends_pending_waits():
     timeout, answer = SharedTimeout(5), future()
     waits = asyncio.ensure_future(timeout.wait_for(answer))
     await asyncio.sleep(0)

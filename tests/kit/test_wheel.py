@@ -1,4 +1,4 @@
-"""Things are looked at when they asked for it: never before, and at most a bucket later."""
+"""Entries of the wheel fire never early, and at most one bucket late."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ def wheel_of(looked, again=lambda thing, now: None):
 
 
 @pytest.mark.parametrize("at", [0, 1, 249, 250, 251, 1_000])
-def test_nothing_is_looked_at_before_its_time(at):
+def test_an_entry_of_the_wheel_fires_in_time_and_not_early(at):
     looked = []
     wheel = wheel_of(looked)
     wheel.put("a", at)
@@ -26,7 +26,7 @@ def test_nothing_is_looked_at_before_its_time(at):
     assert at <= when < at + 300
 
 
-def test_what_is_put_back_comes_again_and_what_is_let_go_does_not():
+def test_an_entry_fires_again_if_its_callback_returns_a_time():
     looked = []
     wheel = wheel_of(looked, lambda thing, now: now + 500 if len(looked) < 3 else None)
     wheel.put("a", 100)
@@ -36,7 +36,7 @@ def test_what_is_put_back_comes_again_and_what_is_let_go_does_not():
     assert len(wheel) == 0
 
 
-def test_what_is_overdue_when_it_is_put_comes_with_the_next_turn():
+def test_an_overdue_entry_fires_with_the_next_turn_of_the_wheel():
     looked = []
     wheel = wheel_of(looked)
     wheel.turn(10_000)
@@ -45,7 +45,7 @@ def test_what_is_overdue_when_it_is_put_comes_with_the_next_turn():
     assert looked == [("a", 10_250)]
 
 
-def test_a_wheel_that_stood_still_for_hours_opens_everything_once():
+def test_a_wheel_that_was_not_turned_for_hours_fires_every_entry_once():
     looked = []
     wheel = wheel_of(looked)
     for number in range(100):
@@ -56,7 +56,7 @@ def test_a_wheel_that_stood_still_for_hours_opens_everything_once():
     assert len(wheel) == 0
 
 
-def test_one_that_asks_for_now_again_and_again_does_not_hold_up_the_turn():
+def test_an_entry_that_reschedules_for_now_does_not_block_the_turn():
     looked = []
     wheel = wheel_of(looked, lambda thing, now: now)
     wheel.put("a", 0)
@@ -66,7 +66,7 @@ def test_one_that_asks_for_now_again_and_again_does_not_hold_up_the_turn():
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 5_000)), max_size=30))
-def test_whatever_is_put_when_comes_in_time(puts):
+def test_every_entry_fires_in_time_whenever_it_was_put(puts):
     looked = []
     wheel = wheel_of(looked)
     wanted = {}

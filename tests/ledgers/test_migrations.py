@@ -1,4 +1,4 @@
-"""How a ledger's schema comes to be: by migrations, all at once, never backwards."""
+"""The schema of a ledger is created by migrations: atomic, never backwards."""
 
 import sqlite3
 from contextlib import closing
@@ -22,7 +22,7 @@ def test_the_newest_revision_is_the_one_the_code_knows():
     assert ScriptDirectory.from_config(revisions._config()).get_heads() == [NEWEST]
 
 
-async def test_migrations_lead_to_the_schema_of_the_code(path, tmp_path):
+async def test_migrations_produce_the_schema_of_the_code(path, tmp_path):
     await SqliteLedger(path).migrate()
     plain = tmp_path / "plain.db"
     engine = sqlalchemy.create_engine(f"sqlite:///{plain}")
@@ -34,7 +34,7 @@ async def test_migrations_lead_to_the_schema_of_the_code(path, tmp_path):
     assert migrated == definitions(plain)
 
 
-async def test_what_an_older_ledger_holds_is_kept(path):
+async def test_a_migration_keeps_the_data_of_an_older_ledger(path):
     """Written by the first schema, read by the newest."""
     with closing(sqlite3.connect(path)) as connection:
         engine = sqlalchemy.create_engine("sqlite://", creator=lambda: connection)
@@ -51,7 +51,7 @@ async def test_what_an_older_ledger_holds_is_kept(path):
     await ledger.close()
 
 
-async def test_looking_at_a_ledger_that_is_not_there_creates_nothing(path):
+async def test_reading_the_schema_of_a_missing_ledger_creates_no_file(path):
     assert await SqliteLedger(path).schema() == (None, NEWEST)
     assert not path.exists()
     assert await SqliteLedger(None).schema() == (None, NEWEST)
@@ -77,7 +77,7 @@ async def test_a_ledger_can_be_migrated_without_being_opened(path):
     await ledger.close()
 
 
-async def test_a_newer_schema_is_refused_and_left_alone(path):
+async def test_a_newer_schema_is_refused_and_not_changed(path):
     await SqliteLedger(path).migrate()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
@@ -93,7 +93,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(path):
     assert definitions(path) == before
 
 
-async def test_a_migration_that_fails_half_way_leaves_nothing(path):
+async def test_a_migration_that_fails_midway_is_rolled_back(path):
     def fail(_connection, _cursor, statement, *_):
         if "CREATE TABLE members" in statement:
             raise OperationalError(statement, None, sqlite3.OperationalError("disk I/O error"))

@@ -1,4 +1,4 @@
-"""Which ledger a URL means."""
+"""Parsing of ledger URLs."""
 
 import re
 
@@ -9,7 +9,7 @@ from herenow.ledgers import open_ledger
 from herenow.ledgers.postgres import parse_postgres_url
 
 
-async def test_three_slashes_are_a_file_beside_the_current_directory(tmp_path, monkeypatch):
+async def test_a_sqlite_url_with_three_slashes_is_relative_to_the_current_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger = open_ledger("sqlite:///herenow.db")
     (tmp_path / "elsewhere").mkdir()
@@ -19,7 +19,7 @@ async def test_three_slashes_are_a_file_beside_the_current_directory(tmp_path, m
     assert (tmp_path / "herenow.db").exists()
 
 
-async def test_four_slashes_are_an_absolute_path(tmp_path):
+async def test_a_sqlite_url_with_four_slashes_is_an_absolute_path(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path}/with space?&#%41.db")
     await ledger.open()
     await ledger.close()
@@ -27,7 +27,7 @@ async def test_four_slashes_are_an_absolute_path(tmp_path):
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
-async def test_no_path_is_a_ledger_in_memory(url, tmp_path, monkeypatch):
+async def test_a_sqlite_url_without_a_path_is_a_ledger_in_memory(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger = open_ledger(url)
     await ledger.open()
@@ -37,7 +37,7 @@ async def test_no_path_is_a_ledger_in_memory(url, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("url", ["mysql://root:hunter2@db/presence", "herenow.db", "", "sqlite:herenow.db", "://"])
-def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_secrets(url):
+def test_an_unknown_ledger_scheme_is_refused_without_showing_secrets(url):
     with pytest.raises(ConfigurationError, match="allowed is sqlite://") as refusal:
         open_ledger(url)
     assert "hunter2" not in str(refusal.value)
@@ -55,7 +55,7 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_secrets(ur
         ("db?password=hunter2", (("db", 5432),), "postgresql://db/"),
     ],
 )
-def test_a_postgresql_url_names_hosts_and_is_shown_without_its_password(rest, hosts, shown):
+def test_a_postgresql_url_is_parsed_and_shown_without_its_password(rest, hosts, shown):
     place = parse_postgres_url(rest)
     assert (place.hosts, str(place)) == (hosts, shown)
     assert place.url == f"postgresql://{rest}"
@@ -77,13 +77,13 @@ def test_a_postgresql_url_names_hosts_and_is_shown_without_its_password(rest, ho
         "db/x\n",
     ],
 )
-def test_a_postgresql_url_that_cannot_be_read_is_refused_without_a_word_of_it(rest):
+def test_an_unparsable_postgresql_url_is_refused_without_showing_it(rest):
     with pytest.raises(ConfigurationError, match="write postgresql://user:password@host:5432/database") as no:
         open_ledger(f"postgresql://{rest}")
     assert not re.search("hun|ter2|ana", str(no.value))
 
 
 @pytest.mark.parametrize("url", ["sqlite://herenow.db", "sqlite:///"])
-def test_an_sqlite_url_without_a_path_says_how_to_write_one(url):
+def test_a_malformed_sqlite_url_is_refused_with_an_example(url):
     with pytest.raises(ConfigurationError, match=r"sqlite:///herenow\.db"):
         open_ledger(url)

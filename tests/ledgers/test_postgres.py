@@ -1,4 +1,4 @@
-"""The PostgreSQL ledger keeps the contract, for one node and for several at once, and ends what it started."""
+"""The PostgreSQL ledger keeps the contract, for one node and for several at once, and closes everything it opened."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ class TestContract(LedgerContract):
 
 @pytest.fixture
 async def other(database):
-    """Another node's."""
+    """The ledger of another node."""
     ledger = open_ledger(database)
     await ledger.open()
     yield ledger
@@ -32,7 +32,7 @@ async def other(database):
 
 
 class Held:
-    """A transaction that stops before its end until it is let go."""
+    """A transaction that pauses before its end until `go_on`."""
 
     def __init__(self, ledger, work):
         self._go_on = asyncio.Event()
@@ -58,13 +58,13 @@ class Held:
 def in_turn(ledger, told):
     def work(connection):
         ledger._changes.lock(connection)
-        ledger._changes.tell(connection, told)
+        ledger._changes.add(connection, told)
 
     return work
 
 
 async def is_waiting(server, count=1):
-    """So many transactions wait for a lock that another one holds."""
+    """True if `count` transactions wait for a lock of another one."""
     [(waiting,)] = await server.sql("SELECT count(*) FROM pg_locks WHERE NOT granted")
     return waiting >= count
 
@@ -87,7 +87,7 @@ async def test_two_nodes_create_one_ledger(server):
     await server.drop_database("made_by_two")
 
 
-async def test_what_one_node_writes_the_other_hears_of_and_reads(ledger, other):
+async def test_writes_of_one_node_reach_the_other_by_the_change_table(ledger, other):
     head = await other.changes_head()
     await ledger.apply([follow("ana", "bo"), follow("bo", "ana")])
     await ledger.block(BlockRow("ana", "cy", NOW))
@@ -103,8 +103,10 @@ async def test_what_one_node_writes_the_other_hears_of_and_reads(ledger, other):
     assert await other.void_of("dee") == Void("dee", NOW, NOW + 10)
 
 
-async def test_a_change_that_is_not_committed_yet_is_not_overtaken(server, ledger, other):
-    """The trap: one takes number 1, another takes 2 and commits; a reader goes on from 2, and 1 is never read."""
+async def test_later_changes_wait_for_an_uncommitted_earlier_change(server, ledger, other):
+    """The race: one transaction takes number 1, another takes 2 and commits; a reader continues from 2 and never reads
+    1.
+    """
     slow = await Held(ledger, in_turn(ledger, [LedgerChange("relation", "ana", "bo")])).there()
     quick = asyncio.ensure_future(other.apply([follow("cy", "dee")]))
     await until_waiting(server)
@@ -116,7 +118,7 @@ async def test_a_change_that_is_not_committed_yet_is_not_overtaken(server, ledge
     assert [change.a for change in told] == ["ana", "cy"]
 
 
-async def test_one_that_is_rolled_back_leaves_a_number_out_and_no_row(server, ledger, other):
+async def test_a_rolled_back_change_skips_its_number(server, ledger, other):
     def fail(connection):
         in_turn(ledger, [LedgerChange("relation", "ana", "bo")])(connection)
         raise ValueError("changed my mind")
@@ -129,8 +131,8 @@ async def test_one_that_is_rolled_back_leaves_a_number_out_and_no_row(server, le
     assert cursor == await other.changes_head() == 2
 
 
-async def test_the_head_is_told_only_when_all_before_it_can_be_read(server, ledger, other):
-    """A node that starts takes the head for its cursor, and then reads: what is numbered below must be in what it reads."""
+async def test_the_change_head_waits_for_uncommitted_changes_before_it(server, ledger, other):
+    """A starting node takes the head as its cursor and then reads: that read must contain every lower number."""
     slow = await Held(ledger, in_turn(ledger, [LedgerChange("relation", "ana", "bo")])).there()
     head = asyncio.ensure_future(other.changes_head())
     await until_waiting(server)
@@ -140,7 +142,7 @@ async def test_the_head_is_told_only_when_all_before_it_can_be_read(server, ledg
     assert (await other.changes(0, 10))[1] == 1
 
 
-async def test_reading_waits_for_nobody(ledger, other):
+async def test_reads_do_not_wait_for_writers(ledger, other):
     await ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None)
 
     def work(connection):
@@ -149,13 +151,13 @@ async def test_reading_waits_for_nobody(ledger, other):
 
     slow = await Held(ledger, work).there()
     assert await other.preferences(["ana"]) == {"ana": Preferences(public=True)}
-    await other.save_last_seen({"ana": NOW})  # nor does what a presence leaves behind
+    await other.save_last_seen({"ana": NOW})  # nor do writes of last seens
     assert await seen(other, "ana") == NOW
     await slow.go_on()
     assert await other.preferences(["ana"]) == {}
 
 
-async def test_two_who_stop_hiding_at_once_leave_no_lifted_block_behind(ledger, other):
+async def test_two_users_who_stop_hiding_at_once_leave_no_lifted_block(ledger, other):
     nobody, contacts = (PreferencesEdit(visibility=v) for v in (Visibility.NOBODY, Visibility.CONTACTS))
     for user in ("ana", "bo"):
         await ledger.set_preferences(user, nobody, NOW, None)
@@ -168,7 +170,7 @@ async def test_two_who_stop_hiding_at_once_leave_no_lifted_block_behind(ledger, 
 
 
 async def test_a_last_seen_that_is_being_saved_does_not_survive_a_deletion(server, ledger, other):
-    """It was on its way before, and would not see that its user is deleted."""
+    """It was started before the deletion and would not see it."""
     await ledger.save_last_seen({"ana": NOW - 5})
 
     def work(connection):
@@ -183,7 +185,7 @@ async def test_a_last_seen_that_is_being_saved_does_not_survive_a_deletion(serve
     assert await ledger.remembered(["ana"]) == {}
 
 
-async def test_two_devices_that_choose_at_once_leave_the_later_choice_everywhere(ledger, other):
+async def test_of_two_concurrent_choices_the_later_version_is_stored(ledger, other):
     for number in range(10):
         user = f"user-{number}"
         one, two = Choice(user, 2 * number + 1, Mode.BUSY), Choice(user, 2 * number + 2, Mode.INVISIBLE)
@@ -191,8 +193,8 @@ async def test_two_devices_that_choose_at_once_leave_the_later_choice_everywhere
         assert await chosen(ledger, user) == await chosen(other, user) == two
 
 
-async def test_transactions_that_got_in_each_others_way_are_done_again(ledger, other):
-    """What no order of ours prevents: somebody else's hands in the tables."""
+async def test_deadlocked_transactions_are_retried(ledger, other):
+    """Only foreign transactions on the tables can cause this; our own lock order prevents it."""
     await ledger.save_last_seen({"ana": NOW, "bo": NOW})
     tried = 0
 
@@ -205,7 +207,8 @@ async def test_transactions_that_got_in_each_others_way_are_done_again(ledger, o
         connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'ana'")
 
     def straight(connection):
-        connection.exec_driver_sql("SET LOCAL deadlock_timeout = '60s'")  # the other one finds out
+        # so that the other transaction detects the deadlock
+        connection.exec_driver_sql("SET LOCAL deadlock_timeout = '60s'")
         connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'ana'")
         await_only(meet.wait())
         connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'bo'")
@@ -219,7 +222,7 @@ async def test_transactions_that_got_in_each_others_way_are_done_again(ledger, o
 # --- Runs of the embedded engine
 
 
-async def test_a_run_that_is_alive_is_not_taken_for_one_that_was_killed(ledger, other):
+async def test_a_second_process_does_not_close_the_run_of_a_live_process(ledger, other):
     await ledger.close_runs()
     await ledger.open_marks("run", ["ana"], [])
     await ledger.stamp_run("run", 5)
@@ -230,7 +233,7 @@ async def test_a_run_that_is_alive_is_not_taken_for_one_that_was_killed(ledger, 
     assert await other.close_runs() == 1
 
 
-async def test_a_run_whose_connection_was_cut_takes_its_lock_again(server, ledger, other, database):
+async def test_a_run_takes_its_lock_again_after_its_connection_was_cut(server, ledger, other, database):
     await ledger.close_runs()
     name = database.rpartition("/")[2]
     cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
@@ -243,7 +246,7 @@ async def test_a_run_whose_connection_was_cut_takes_its_lock_again(server, ledge
         await other.close_runs()
 
 
-async def test_a_run_that_another_one_took_over_from_says_so(server, ledger, other):
+async def test_a_run_whose_lock_another_process_took_reports_it(server, ledger, other):
     await ledger.close_runs()
     ledger._run._session.terminate()
     async with asyncio.timeout(60):
@@ -257,10 +260,10 @@ async def test_a_run_that_another_one_took_over_from_says_so(server, ledger, oth
         await ledger.stamp_run("run", NOW)
 
 
-# --- Beginnings and ends
+# --- Open and close
 
 
-async def test_a_ledger_that_is_not_open_is_unavailable(database):
+async def test_a_ledger_that_is_not_open_raises_unavailable(database):
     ledger = open_ledger(database)
     for _ in ("never opened", "closed"):
         with pytest.raises(Unavailable):
@@ -279,7 +282,7 @@ async def test_opening_an_open_ledger_changes_nothing(ledger):
     assert await seen(ledger, "ana") == NOW
 
 
-async def test_what_is_saved_is_what_was_given_at_the_call(ledger):
+async def test_a_save_uses_the_values_at_the_time_of_the_call(ledger):
     backlog = {f"user-{number}": NOW for number in range(1_000)}
     saving = asyncio.ensure_future(ledger.save_last_seen(backlog))
     await asyncio.sleep(0)
@@ -288,7 +291,7 @@ async def test_what_is_saved_is_what_was_given_at_the_call(ledger):
     assert len(await ledger.remembered([f"user-{number}" for number in range(1_000)])) == 1_000
 
 
-async def test_closing_lets_what_is_under_way_end_and_leaves_no_connection(server, ledger, database):
+async def test_close_waits_for_running_calls_and_leaves_no_connection(server, ledger, database):
     saving = [asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(20)]
     reading = [asyncio.ensure_future(ledger.remembered(["ana"])) for _ in range(20)]
     await ledger.close_runs()
@@ -303,7 +306,7 @@ async def test_closing_lets_what_is_under_way_end_and_leaves_no_connection(serve
     assert len(await ledger.remembered([f"user-{number}" for number in range(20)])) == 20
 
 
-async def test_a_caller_that_gave_up_has_its_transaction_done_all_the_same(ledger):
+async def test_the_transaction_of_a_cancelled_caller_is_completed(ledger):
     saving = asyncio.ensure_future(ledger.save_last_seen({"ana": NOW}))
     await asyncio.sleep(0)
     saving.cancel()
@@ -313,7 +316,7 @@ async def test_a_caller_that_gave_up_has_its_transaction_done_all_the_same(ledge
     assert await seen(ledger, "ana") == NOW
 
 
-async def test_a_node_takes_few_connections_however_much_is_asked(server, ledger, database):
+async def test_a_node_uses_few_connections_under_many_calls(server, ledger, database):
     await asyncio.gather(
         *(ledger.remembered([f"user-{number}"]) for number in range(200)),
         *(ledger.set_idle_after(f"user-{number}", 60_000) for number in range(50)),
@@ -323,7 +326,7 @@ async def test_a_node_takes_few_connections_however_much_is_asked(server, ledger
     assert count <= 6
 
 
-async def test_a_batch_is_one_statement(ledger):
+async def test_a_batch_of_2000_rows_is_one_insert_statement(ledger):
     asked = []
 
     def note(_connection, _cursor, statement, *_):
@@ -336,11 +339,11 @@ async def test_a_batch_is_one_statement(ledger):
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
     kinds = [statement.split()[0] for statement in asked]
-    assert kinds == ["SET", "SELECT", "INSERT", "SELECT"]  # its deadline, its turn, what is saved; what is read
+    assert kinds == ["SET", "SELECT", "INSERT", "SELECT"]  # its deadline, its lock, the save; the read
 
 
-async def test_a_commit_is_on_the_disk_before_it_is_answered(server, ledger, database):
-    """Whatever the database's default is."""
+async def test_commits_use_synchronous_commit(server, ledger, database):
+    """Whatever the default of the database is."""
     name = database.rpartition("/")[2]
     await server.sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
     await ledger.close()
@@ -363,7 +366,7 @@ async def test_ids_are_ordered_by_their_bytes(ledger):
 # --- Plans
 
 
-async def test_nothing_is_looked_up_by_scanning_a_table(ledger):
+async def test_no_query_scans_a_whole_table(ledger):
     asked: dict[str, object] = {}
 
     def note(_connection, _cursor, statement, parameters, *_):
@@ -383,7 +386,8 @@ async def test_nothing_is_looked_up_by_scanning_a_table(ledger):
 
 
 def explained(connection, statement, parameters):
-    connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # the tables are empty: reading them whole is cheaper
+    # the tables are empty, so a full scan would be cheaper
+    connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
     return "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
 
 

@@ -1,4 +1,4 @@
-"""What a PostgreSQL ledger does when the server, the network, rights or the disk stand in the way."""
+"""A PostgreSQL ledger when the server, the network, rights or the disk fail."""
 
 import asyncio
 import os
@@ -25,12 +25,12 @@ def named(url):
 
 
 def impatient(url):
-    """With a deadline that is soon over."""
+    """A ledger with short deadlines."""
     return open_postgres(url, Deadlines(read=0.3, write=0.3, at_length=60))
 
 
 async def eventually(call):
-    """It comes back by itself; when, is not promised."""
+    """Repeats the call until the server is reachable again."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -40,7 +40,7 @@ async def eventually(call):
 
 
 async def refused(url, kind=ConfigurationError):
-    """The sentence with which every way in refuses."""
+    """The error text of every way to open the ledger; asserts that they agree."""
     sentences = []
     for verb in ("open", "schema", "migrate"):
         ledger = open_postgres(url)
@@ -56,57 +56,57 @@ async def refused(url, kind=ConfigurationError):
     return sentence
 
 
-# --- Wrong names, wrong words
+# --- Wrong names and parameters
 
 
 @pytest.fixture
 async def guarded(server, database):
-    """Somebody who needs a password."""
+    """URL of a user who needs a password."""
     await server.sql("CREATE ROLE guarded LOGIN PASSWORD 'p@ss/word' SUPERUSER")
     yield server.url(named(database), "guarded:p%40ss%2Fword")
     await server.sql("REASSIGN OWNED BY guarded TO postgres")
     await server.sql("DROP ROLE guarded")
 
 
-async def test_a_password_with_special_characters_is_written_by_their_numbers(guarded):
+async def test_a_percent_encoded_password_is_accepted(guarded):
     ledger = open_postgres(guarded)
     await ledger.open()
     await ledger.close()
 
 
-async def test_a_wrong_password_is_a_sentence_that_does_not_repeat_it(guarded):
+async def test_a_wrong_password_is_reported_without_showing_it(guarded):
     sentence = await refused(guarded.replace("p%40ss%2Fword", "hunter2"))
     assert re.match(r"The ledger postgresql://guarded@127\.0\.0\.1:\d+/ledger_\d+ refused the password", sentence)
 
 
-async def test_a_missing_password_is_a_sentence(guarded, monkeypatch, tmp_path):
+async def test_a_missing_password_is_reported(guarded, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "refused the password" in await refused(guarded.replace(":p%40ss%2Fword", ""))
 
 
-async def test_an_unknown_user_and_one_who_is_not_let_in_are_sentences(server, database):
+async def test_an_unknown_or_rejected_database_user_is_reported(server, database):
     assert "does not let this user in" in await refused(server.url(named(database), "nobody_i_know:hunter2"))
     await server.sql("CREATE ROLE barred LOGIN")
     assert "does not let this user in" in await refused(server.url(named(database), "barred:hunter2"))
     await server.sql("DROP ROLE barred")
 
 
-async def test_a_database_that_is_not_there_is_a_sentence(server):
+async def test_a_missing_database_is_reported(server):
     sentence = await refused(server.url("nowhere", "postgres:hunter2"))
     assert "/nowhere is not there: create the database" in sentence
 
 
-async def test_a_port_where_nobody_listens_may_be_one_tomorrow(server):
+async def test_a_refused_connection_raises_unavailable(server):
     sentence = await refused(f"postgresql://ana:hunter2@127.0.0.1:{free_port()}/x", Unavailable)
     assert re.search(r"postgresql://ana@127\.0\.0\.1:\d+/x cannot be used: Connection refused\.", sentence)
 
 
-async def test_a_host_that_does_not_exist_is_named(server):
+async def test_an_unknown_host_is_reported_by_name(server):
     sentence = await refused("postgresql://ana:hunter2@no-such-host.invalid/x", Unavailable)
     assert "no-such-host.invalid/x cannot be used" in sentence
 
 
-async def test_something_else_that_listens_there_is_a_sentence(server):
+async def test_a_server_that_is_not_postgresql_is_reported(server):
     async def hello(_reader, writer):
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         await writer.drain()
@@ -120,11 +120,11 @@ async def test_something_else_that_listens_there_is_a_sentence(server):
 
 
 @pytest.mark.parametrize("query", ["no_such_parameter=1", "sslmode=hunter2", "connect_timeout=x"])
-async def test_a_parameter_that_cannot_be_used_is_a_sentence(database, query):
+async def test_an_invalid_url_parameter_is_reported(database, query):
     assert "parameter" in await refused(f"{database}?{query}")
 
 
-async def test_a_socket_in_the_file_system_is_as_good_as_a_host(server, database):
+async def test_a_unix_socket_can_be_used_as_host(server, database):
     ledger = open_postgres(f"postgresql://postgres@/{named(database)}?host={server.data}&port={server.port}")
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
@@ -155,7 +155,7 @@ async def clerk(server):
     await server.sql("DROP ROLE clerk")
 
 
-async def test_without_the_right_to_create_a_schema_nothing_is_begun(server, clerk):
+async def test_a_user_without_the_right_to_create_a_schema_is_refused(server, clerk):
     url = await server.make_database("not_mine")
     ledger = open_postgres(server.url("not_mine", clerk))
     for verb in (ledger.open, ledger.migrate):
@@ -165,7 +165,7 @@ async def test_without_the_right_to_create_a_schema_nothing_is_begun(server, cle
     await server.drop_database("not_mine")
 
 
-async def test_without_rights_to_what_others_made_it_does_not_start(server, database, clerk):
+async def test_a_user_without_rights_to_existing_tables_is_refused(server, database, clerk):
     name = named(database)
     ledger = open_postgres(server.url(name, clerk))
     steps = [
@@ -191,7 +191,7 @@ async def test_without_rights_to_what_others_made_it_does_not_start(server, data
     await server.sql("DROP OWNED BY clerk", name)
 
 
-async def test_rights_that_are_taken_away_while_running_are_trouble_that_may_pass(server, database, clerk):
+async def test_rights_revoked_while_running_raise_unavailable_until_restored(server, database, clerk):
     name = named(database)
     ledger = open_postgres(server.url(name, clerk))
     grant = "ALL TABLES IN SCHEMA herenow"
@@ -210,7 +210,7 @@ async def test_rights_that_are_taken_away_while_running_are_trouble_that_may_pas
     await server.sql("DROP OWNED BY clerk", name)
 
 
-async def test_a_service_that_hides_its_history_is_used_all_the_same(server, database, clerk):
+async def test_a_database_that_forbids_pg_control_system_is_usable(server, database, clerk):
     name = named(database)
     for what in ("SCHEMA herenow", "ALL TABLES IN SCHEMA herenow", "ALL SEQUENCES IN SCHEMA herenow"):
         await server.sql(f"GRANT ALL ON {what} TO clerk", name)
@@ -223,7 +223,7 @@ async def test_a_service_that_hides_its_history_is_used_all_the_same(server, dat
     await server.sql("DROP OWNED BY clerk", name)
 
 
-async def test_a_schema_that_vanished_is_unavailable(server, database, ledger):
+async def test_a_missing_schema_raises_unavailable(server, database, ledger):
     await server.sql("ALTER SCHEMA herenow RENAME TO elsewhere", named(database))
     with pytest.raises(Unavailable, match="its tables are not as they were"):
         await ledger.remembered(["ana"])
@@ -233,7 +233,7 @@ async def test_a_schema_that_vanished_is_unavailable(server, database, ledger):
     await ledger.save_last_seen({"ana": NOW})
 
 
-# --- Read-only, and in recovery
+# --- Read-only and standby servers
 
 
 async def test_a_read_only_database_is_refused_at_the_start(server, database):
@@ -250,7 +250,7 @@ async def test_a_read_only_database_is_refused_at_the_start(server, database):
     await server.drop_database("read_only")
 
 
-async def test_a_database_that_becomes_read_only_is_read_on(server, database, ledger):
+async def test_a_database_that_becomes_read_only_is_still_read(server, database, ledger):
     await ledger.save_last_seen({"ana": NOW})
     await server.sql(f"ALTER DATABASE {named(database)} SET default_transaction_read_only = on")
     await hang_up(server, database)
@@ -272,7 +272,7 @@ async def hang_up(server, database):
 
 @pytest.fixture
 async def standby(fragile):
-    """A copy that follows, and may fall behind. Ends with its server."""
+    """A standby that replicates and may fall behind. It is stopped at the end."""
     server = PostgresServer()
     try:
         yield server.copy_of(fragile).start()
@@ -284,7 +284,7 @@ def both(standby, primary, database):
     return f"postgresql://postgres@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/{named(database)}"
 
 
-async def test_a_standby_is_refused_and_the_primary_beside_it_taken(fragile, fragile_database, standby):
+async def test_a_standby_is_refused_and_the_primary_in_the_url_is_used(fragile, fragile_database, standby):
     ledger = open_postgres(both(standby, fragile, fragile_database))
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
@@ -293,8 +293,8 @@ async def test_a_standby_is_refused_and_the_primary_beside_it_taken(fragile, fra
     assert "is a standby in recovery, which cannot be written: name the primary" in sentence
 
 
-async def test_after_a_failover_that_lost_something_everything_is_to_be_read_again(fragile, fragile_database, standby):
-    """The ids of changes go on below what a reader has read: it would miss the next ones."""
+async def test_after_a_lossy_failover_the_change_cursor_is_reset(fragile, fragile_database, standby):
+    """The ids of changes continue below the reader's cursor: it would miss the next ones."""
     ledger = open_postgres(both(standby, fragile, fragile_database))
     await ledger.open()
     await ledger.apply([follow("ana", "bo")])
@@ -313,7 +313,7 @@ async def test_after_a_failover_that_lost_something_everything_is_to_be_read_aga
     for _ in range(3):
         with pytest.raises(Unavailable) as trouble:
             await ledger.changes(cursor, 10)
-        assert "127.0.0.1" not in str(trouble.value)  # strangers may read it
+        assert "127.0.0.1" not in str(trouble.value)  # the text may be shown to strangers
     await standby.sql("SELECT pg_promote(true, 60)")
     other = open_postgres(standby.url(name))
     await other.open()
@@ -329,8 +329,8 @@ async def test_after_a_failover_that_lost_something_everything_is_to_be_read_aga
     await other.close()
 
 
-async def test_another_ledger_in_the_place_of_ours_is_not_taken_for_it(server, database, ledger):
-    """Somebody has made a new one, or played back the copy of another."""
+async def test_a_different_ledger_at_the_same_address_is_refused(server, database, ledger):
+    """As after creating a new ledger, or restoring a backup of another one."""
     name = named(database)
     await server.sql("ALTER SCHEMA herenow RENAME TO ours", name)
     stranger = open_postgres(database)
@@ -346,7 +346,7 @@ async def test_another_ledger_in_the_place_of_ours_is_not_taken_for_it(server, d
 
 
 async def cut_off(standby):
-    """It gets nothing more."""
+    """Stop the replication."""
     await standby.sql("ALTER SYSTEM SET primary_conninfo = ''")
     await standby.sql("SELECT pg_reload_conf()")
     async with asyncio.timeout(PATIENCE):
@@ -354,10 +354,10 @@ async def cut_off(standby):
             await asyncio.sleep(0.02)
 
 
-# --- Out of reach
+# --- Unreachable servers
 
 
-async def test_a_server_that_is_stopped_is_unavailable_and_comes_back_by_itself(fragile, fragile_database):
+async def test_a_stopped_server_raises_unavailable_and_is_reconnected(fragile, fragile_database):
     ledger = open_postgres(fragile_database)
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
@@ -381,15 +381,15 @@ async def test_a_server_that_is_stopped_is_unavailable_and_comes_back_by_itself(
     await late.close()
 
 
-async def test_a_connection_that_the_server_closed_meanwhile_is_not_noticed(server, database, ledger):
+async def test_a_connection_closed_by_the_server_is_replaced_without_an_error(server, database, ledger):
     await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(20)))
     await hang_up(server, database)
-    await asyncio.sleep(0.05)  # their ends are read from the sockets
+    await asyncio.sleep(0.05)  # the closes are read from the sockets
     await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(20)))
     await ledger.save_last_seen({"ana": NOW})
 
 
-async def test_a_frozen_server_is_given_up_and_comes_back_by_itself(fragile, fragile_database):
+async def test_a_frozen_server_times_out_and_is_reconnected(fragile, fragile_database):
     ledger = impatient(fragile_database)
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
@@ -410,7 +410,7 @@ async def test_a_frozen_server_is_given_up_and_comes_back_by_itself(fragile, fra
     await ledger.close()
 
 
-async def test_while_a_server_does_not_answer_one_asks_and_the_others_are_told_at_once(fragile, fragile_database):
+async def test_while_a_server_does_not_answer_one_caller_tries_and_the_others_fail_at_once(fragile, fragile_database):
     ledger = impatient(fragile_database)
     await ledger.open()
     connector, attempts = ledger._connector._connect, 0
@@ -434,7 +434,7 @@ async def test_while_a_server_does_not_answer_one_asks_and_the_others_are_told_a
     await ledger.close()
 
 
-async def test_a_frozen_server_does_not_keep_anybody_from_closing(fragile, fragile_database):
+async def test_a_frozen_server_does_not_block_close(fragile, fragile_database):
     ledger = impatient(fragile_database)
     await ledger.open()
     await ledger.close_runs()
@@ -448,7 +448,7 @@ async def test_a_frozen_server_does_not_keep_anybody_from_closing(fragile, fragi
             await asking
 
 
-async def test_a_server_that_freezes_under_who_looks_at_it_is_given_up(fragile, fragile_database, monkeypatch):
+async def test_a_server_that_freezes_during_a_schema_check_times_out(fragile, fragile_database, monkeypatch):
     """As `herenow doctor` and `herenow migrate` do first."""
     monkeypatch.setattr(postgres, "LOOK", 0.3)
 
@@ -467,8 +467,8 @@ async def test_a_server_that_freezes_under_who_looks_at_it_is_given_up(fragile, 
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", freeze)
 
 
-async def test_a_frozen_server_does_not_keep_anybody_from_starting_elsewhere(fragile, server, database):
-    """Of several hosts each has its own time."""
+async def test_a_frozen_host_in_the_url_does_not_block_the_use_of_the_next_host(fragile, server, database):
+    """Each of several hosts has its own deadline."""
     await server.sql("SELECT 1")
     fragile.freeze()
     url = f"postgresql://postgres@127.0.0.1:{fragile.port},127.0.0.1:{server.port}/{named(database)}"
@@ -481,10 +481,10 @@ async def test_a_frozen_server_does_not_keep_anybody_from_starting_elsewhere(fra
 
 
 SLOW = 1_000
-"""Milliseconds that a statement may take: none that opens a ledger does, on the busiest machine."""
+"""Milliseconds that a statement may take; opening a ledger takes less, even on a busy machine."""
 
 
-async def test_a_slow_statement_is_ended_and_its_connection_lives(server, database, monkeypatch):
+async def test_a_slow_statement_is_cancelled_and_its_connection_kept(server, database, monkeypatch):
     monkeypatch.setitem(postgres.MILLISECONDS, "statement_timeout", SLOW)
     ledger = open_postgres(database)
     await ledger.open()
@@ -494,7 +494,7 @@ async def test_a_slow_statement_is_ended_and_its_connection_lives(server, databa
     await ledger.close()
 
 
-async def test_what_may_take_minutes_is_not_ended_like_a_slow_statement(server, database, monkeypatch):
+async def test_long_operations_are_exempt_from_the_statement_timeout(server, database, monkeypatch):
     monkeypatch.setitem(postgres.MILLISECONDS, "statement_timeout", SLOW)
     ledger = open_postgres(database, Deadlines(read=3, write=3, at_length=60))
     await ledger.open()
@@ -502,15 +502,15 @@ async def test_what_may_take_minutes_is_not_ended_like_a_slow_statement(server, 
     def sleep(seconds):
         return lambda c: c.exec_driver_sql(f"SELECT 1 FROM pg_sleep({seconds})").scalar_one()
 
-    assert await ledger._write(sleep(1.2)) == 1  # nor is what is written ended like what is read
+    assert await ledger._write(sleep(1.2)) == 1  # writes have a longer limit than reads
     with pytest.raises(Unavailable, match="it took too long"):
         await ledger._write(sleep(60))
     assert await ledger._write(sleep(3.2), at_length=True) == 1
     await ledger.close()
 
 
-async def test_a_node_that_froze_in_a_transaction_does_not_stop_the_others_for_long(server, database, monkeypatch):
-    """It holds the turn of those who change relations, and will never say that it is done."""
+async def test_a_transaction_of_a_frozen_node_is_ended_after_a_timeout(server, database, monkeypatch):
+    """It holds the lock of relation changes and will never finish."""
     monkeypatch.setitem(postgres.MILLISECONDS, "idle_in_transaction_session_timeout", 200)
     ledger, other = open_postgres(database), open_postgres(database)
     await ledger.open()
@@ -525,7 +525,7 @@ async def test_a_node_that_froze_in_a_transaction_does_not_stop_the_others_for_l
     await other.close()
 
 
-async def test_whoever_waits_for_a_lock_too_long_is_told(server, database, monkeypatch):
+async def test_a_caller_that_waits_too_long_for_a_lock_gets_unavailable(server, database, monkeypatch):
     monkeypatch.setitem(postgres.MILLISECONDS, "lock_timeout", 50)
     ledger = open_postgres(database)
     await ledger.open()
@@ -541,7 +541,7 @@ async def test_whoever_waits_for_a_lock_too_long_is_told(server, database, monke
     await ledger.close()
 
 
-async def test_a_server_without_a_connection_to_spare_serves_with_those_it_gave(server, database, clerk):
+async def test_a_server_at_its_connection_limit_is_used_with_the_open_connections(server, database, clerk):
     name = named(database)
     await server.sql("ALTER ROLE clerk CONNECTION LIMIT 2")
     for what in ("SCHEMA herenow", "ALL TABLES IN SCHEMA herenow", "ALL SEQUENCES IN SCHEMA herenow"):
@@ -558,11 +558,11 @@ async def test_a_server_without_a_connection_to_spare_serves_with_those_it_gave(
     await server.sql("DROP OWNED BY clerk", name)
 
 
-# --- Was it kept, or not?
+# --- Unknown outcomes
 
 
 class Proxy:
-    """Between a ledger and its server. `cut` = "before": the next COMMIT does not arrive; "after": its answer does not."""
+    """Between a ledger and its server. `cut` = "before": the next COMMIT is dropped; "after": its answer is dropped."""
 
     def __init__(self, port):
         self._port = port
@@ -605,7 +605,7 @@ class Proxy:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_line_cut_at_the_commit_is_an_unknown_outcome_and_repeating_it_is_harmless(server, database, when):
+async def test_a_connection_cut_at_commit_is_an_unknown_outcome_and_the_write_is_idempotent(server, database, when):
     async with Proxy(server.port) as proxy:
         ledger = open_postgres(database.replace(str(server.port), str(proxy.port)))
         await ledger.open()
@@ -638,7 +638,7 @@ async def test_a_line_cut_at_the_commit_is_an_unknown_outcome_and_repeating_it_i
         await ledger.close()
 
 
-async def test_a_line_cut_before_the_commit_is_no_unknown_outcome(server, database):
+async def test_a_connection_cut_before_commit_is_not_an_unknown_outcome(server, database):
     ledger = open_postgres(database)
     await ledger.open()
 
@@ -658,7 +658,7 @@ async def test_a_line_cut_before_the_commit_is_no_unknown_outcome(server, databa
 
 @pytest.fixture
 def small_disk(fragile):
-    """A place with room for little. What was made there goes with it: without it the server would start no more."""
+    """A small disk. Objects on it are dropped at the end: without the disk the server would not start."""
     place = fragile.folder / "small"
     place.mkdir()
     if os.getuid() != 0:
@@ -677,7 +677,7 @@ def small_disk(fragile):
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-async def test_a_full_disk_is_unavailable_and_harms_nothing(fragile, small_disk):
+async def test_a_full_disk_raises_unavailable_and_damages_no_data(fragile, small_disk):
     await fragile.sql(f"CREATE TABLESPACE small LOCATION '{small_disk}'")
     await fragile.sql("CREATE DATABASE on_small_disk TABLESPACE small")
     ledger = open_postgres(fragile.url("on_small_disk"))
@@ -706,8 +706,8 @@ async def test_a_full_disk_is_unavailable_and_harms_nothing(fragile, small_disk)
 # --- kill -9
 
 
-async def test_kill_9_of_the_server_loses_nothing_acknowledged_and_leaves_nothing_half(fragile, fragile_database):
-    """In the middle of flushes, again and again."""
+async def test_kill_9_of_the_server_loses_no_acknowledged_write_and_leaves_no_partial_write(fragile, fragile_database):
+    """Repeated kills in the middle of writes."""
     ledger = open_postgres(fragile_database)
     await ledger.open()
     acknowledged, doubtful, ended = 0, 0, False

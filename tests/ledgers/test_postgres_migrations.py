@@ -1,4 +1,4 @@
-"""How the schema comes to be in PostgreSQL: by the same migrations, all at once, by one process at a time."""
+"""The schema in PostgreSQL is created by the same migrations: atomic, by one process at a time."""
 
 import asyncio
 import re
@@ -34,13 +34,13 @@ async def objects(server, database="empty"):
 
 async def at(ledger, revision):
     """Bring an empty database to an older schema."""
-    async with ledger._apart() as connection, revisions.exclusive():
+    async with ledger._separate_connection() as connection, revisions.exclusive():
         await connection.run_sync(make_schema)
         await connection.run_sync(revisions.upgrade_exclusively, revision)
         await connection.commit()
 
 
-async def test_migrations_lead_to_the_schema_of_the_code(ledger):
+async def test_migrations_produce_the_schema_of_the_code(ledger):
     def compare(connection):
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         return compare_metadata(context, metadata)
@@ -57,7 +57,7 @@ async def test_migrations_lead_to_the_schema_of_the_code(ledger):
     assert options == ["fillfactor=80"]
 
 
-async def test_every_key_that_is_an_id_is_compared_byte_by_byte(ledger):
+async def test_every_id_column_in_a_key_uses_byte_order(ledger):
     keys = """
     SELECT c.relname || '.' || a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey) JOIN pg_type t ON t.oid = a.atttypid
@@ -72,7 +72,7 @@ async def test_every_key_that_is_an_id_is_compared_byte_by_byte(ledger):
     assert others == []
 
 
-async def test_looking_creates_nothing(server, empty):
+async def test_reading_the_schema_creates_no_objects(server, empty):
     assert await open_postgres(empty).schema() == (None, NEWEST)
     assert await objects(server) == set()
 
@@ -88,7 +88,7 @@ async def test_a_ledger_can_be_migrated_without_being_opened(empty):
     await ledger.close()
 
 
-async def test_the_applications_own_tables_are_left_alone(server, empty):
+async def test_tables_of_the_application_are_not_changed(server, empty):
     await server.sql("CREATE TABLE follows (whatever int)", "empty")
     await server.sql("CREATE TABLE meta (whatever int)", "empty")
     ledger = open_postgres(empty)
@@ -115,7 +115,7 @@ async def test_an_older_schema_is_refused_until_it_is_migrated(server, empty):
     await ledger.close()
 
 
-async def test_a_newer_schema_is_refused_and_left_alone(server, empty):
+async def test_a_newer_schema_is_refused_and_not_changed(server, empty):
     ledger = open_postgres(empty)
     await ledger.migrate()
     await server.sql(f"UPDATE herenow.{VERSION_TABLE} SET version_num = '9999'", "empty")
@@ -128,7 +128,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(server, empty):
 
 
 @pytest.mark.parametrize("verb", ["open", "migrate"])
-async def test_a_migration_that_fails_half_way_leaves_nothing(server, empty, verb):
+async def test_a_migration_that_fails_midway_is_rolled_back(server, empty, verb):
     def fail(_connection, _cursor, statement, *_):
         if "CREATE TABLE members" in statement:
             raise OperationalError(statement, None, Exception("the disk gave up"))
@@ -147,7 +147,7 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(server, empty, ver
     await ledger.close()
 
 
-async def test_a_server_killed_during_a_migration_leaves_nothing(fragile, fragile_database):
+async def test_a_migration_is_rolled_back_when_the_server_is_killed(fragile, fragile_database):
     def kill(_connection, _cursor, statement, *_):
         if "CREATE TABLE members" in statement:
             fragile.kill()
@@ -168,7 +168,7 @@ async def test_a_server_killed_during_a_migration_leaves_nothing(fragile, fragil
     await ledger.close()
 
 
-async def test_several_that_migrate_at_once_do_it_once(server, empty):
+async def test_concurrent_migrations_run_once(server, empty):
     ledgers = [open_postgres(empty) for _ in range(4)]
     await at(ledgers[0], "0001")
     [(made,)] = await server.sql("SELECT value FROM herenow.meta", "empty")
@@ -180,7 +180,7 @@ async def test_several_that_migrate_at_once_do_it_once(server, empty):
 async def test_a_migration_waits_for_another_process_but_not_for_long(server, empty, monkeypatch):
     monkeypatch.setitem(postgres.MIGRATING, "lock_timeout", 100)
     ledger = open_postgres(empty)
-    async with ledger._apart() as busy:
+    async with ledger._separate_connection() as busy:
         await busy.run_sync(make_schema)
         for ask in (open_postgres(empty).open, open_postgres(empty).migrate):
             with pytest.raises(Unavailable, match="somebody else holds a lock for too long"):
@@ -189,7 +189,7 @@ async def test_a_migration_waits_for_another_process_but_not_for_long(server, em
     await ledger.close()
 
 
-async def test_a_sentence_of_a_migration_is_one_line_without_the_password(server, empty):
+async def test_a_migration_error_is_one_line_without_the_password(server, empty):
     ledger = open_postgres(empty.replace("postgres@", "postgres:hunter2@"))
     await at(ledger, "0002")
     with pytest.raises(ConfigurationError) as refusal:

@@ -1,4 +1,4 @@
-"""The SQLite ledger keeps the contract, in a file and in memory, and ends what it started."""
+"""The SQLite ledger keeps the contract, in a file and in memory, and closes everything it opened."""
 
 import asyncio
 import shutil
@@ -17,7 +17,7 @@ from herenow_testing.contracts.ledger import NOW, LedgerContract, contact, follo
 
 @pytest.fixture(scope="session")
 def made_before(tmp_path_factory):
-    """A new ledger's file: copying it is quicker than making it again for every test."""
+    """The file of a new ledger: copying it is faster than migrating again for every test."""
     path = tmp_path_factory.mktemp("ledger") / "herenow.db"
     asyncio.run(SqliteLedger(path).migrate())
     return path
@@ -48,7 +48,7 @@ class TestInMemory(LedgerContract):
         await ledger.close()
 
 
-async def test_two_ledgers_have_two_ids(tmp_path):
+async def test_every_ledger_has_its_own_id(tmp_path):
     ledgers = [SqliteLedger(None), SqliteLedger(None), SqliteLedger(tmp_path / "a.db"), SqliteLedger(tmp_path / "b.db")]
     for ledger in ledgers:
         await ledger.open()
@@ -62,7 +62,7 @@ async def test_a_commit_is_synced_to_the_disk_before_it_is_answered(ledger):
     assert await ledger._write(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar()) == 2  # FULL
 
 
-async def test_an_import_beside_a_running_node_is_seen_through_the_changes(ledger, tmp_path):
+async def test_an_import_by_another_process_is_seen_by_the_change_table(ledger, tmp_path):
     head = await ledger.changes_head()
     importer = SqliteLedger(tmp_path / "herenow.db")
     await importer.open()
@@ -76,15 +76,15 @@ async def test_an_import_beside_a_running_node_is_seen_through_the_changes(ledge
     await importer.close()
 
 
-async def test_processes_that_create_a_ledger_at_once_make_one(tmp_path):
+async def test_concurrent_first_opens_create_one_ledger(tmp_path):
     handles = [SqliteLedger(tmp_path / "herenow.db") for _ in range(4)]
     await asyncio.gather(*(handle.open() for handle in handles))
     assert len({handle.id for handle in handles}) == 1
     await asyncio.gather(*(handle.close() for handle in handles))
 
 
-async def test_what_is_saved_is_what_was_given_at_the_call(ledger):
-    """The recorder goes on filling its backlog while a batch of it is being written."""
+async def test_a_save_uses_the_values_at_the_time_of_the_call(ledger):
+    """The ledger writer keeps filling its backlog while a batch is being written."""
     backlog = {f"user-{number}": NOW for number in range(1_000)}
     saving = asyncio.ensure_future(ledger.save_last_seen(backlog))
     await asyncio.sleep(0)
@@ -93,7 +93,7 @@ async def test_what_is_saved_is_what_was_given_at_the_call(ledger):
     assert len(await ledger.remembered([f"user-{number}" for number in range(1_000)])) == 1_000
 
 
-async def test_a_ledger_that_is_not_open_is_unavailable(tmp_path):
+async def test_a_ledger_that_is_not_open_raises_unavailable(tmp_path):
     ledger = SqliteLedger(tmp_path / "herenow.db")
     for _ in ("never opened", "closed"):
         with pytest.raises(Unavailable):
@@ -115,7 +115,7 @@ async def test_opening_an_open_ledger_changes_nothing():
     await ledger.close()
 
 
-async def test_closing_lets_what_is_under_way_end(tmp_path):
+async def test_close_waits_for_running_calls(tmp_path):
     ledger = SqliteLedger(tmp_path / "herenow.db")
     await ledger.open()
     saving = [asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(10)]
@@ -127,18 +127,18 @@ async def test_closing_lets_what_is_under_way_end(tmp_path):
     await ledger.close()
 
 
-async def test_no_thread_and_no_file_is_left_open(tmp_path):
+async def test_close_leaves_no_thread_and_no_extra_file(tmp_path):
     ledger = SqliteLedger(tmp_path / "herenow.db")
     await ledger.open()
     await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(10)))
     assert any(thread.name.startswith("herenow-ledger") for thread in threading.enumerate())
     await ledger.close()
     assert not any(thread.name.startswith("herenow-ledger") for thread in threading.enumerate())
-    # The last one to close an SQLite file in WAL mode removes its companions.
+    # The last close of an SQLite file in WAL mode removes its companion files.
     assert [file.name for file in tmp_path.iterdir()] == ["herenow.db"]
 
 
-async def test_what_is_asked_at_once_shares_a_connection_and_nothing_else(ledger, monkeypatch):
+async def test_concurrent_reads_share_a_connection_but_not_their_errors(ledger, monkeypatch):
     taken: list[object] = []
 
     def note(*taken_out):
@@ -167,7 +167,7 @@ async def test_what_is_asked_at_once_shares_a_connection_and_nothing_else(ledger
     assert isinstance(dee, asyncio.CancelledError)
 
 
-async def test_what_was_asked_before_the_end_is_answered(ledger):
+async def test_reads_started_before_close_are_answered(ledger):
     asked = [asyncio.ensure_future(ledger.remembered(["ana"])) for _ in range(3)]
     await asyncio.sleep(0)
     await ledger.close()
@@ -176,10 +176,10 @@ async def test_what_was_asked_before_the_end_is_answered(ledger):
         await ledger.remembered(["ana"])
 
 
-async def test_nothing_is_looked_up_by_scanning_a_table(ledger, tmp_path):
+async def test_no_query_scans_a_whole_table(ledger, tmp_path):
     asked: list[str] = []
 
-    def listen(driver, *_):  # to the driver itself: not every question takes the way through SQLAlchemy
+    def listen(driver, *_):  # on the driver itself: not every query goes through SQLAlchemy
         driver.set_trace_callback(asked.append)
 
     sqlalchemy.event.listen(sqlalchemy.Pool, "checkout", listen)
@@ -207,7 +207,7 @@ async def test_nothing_is_looked_up_by_scanning_a_table(ledger, tmp_path):
     assert not [step for step in steps if step[0].startswith(tuple(f"SCAN {table}" for table in tables))]
 
 
-async def test_who_keeps_a_connection_sees_what_others_wrote_since_and_holds_up_no_checkpoint(ledger, tmp_path):
+async def test_a_kept_connection_sees_later_writes_and_does_not_block_checkpoints(ledger, tmp_path):
     other = SqliteLedger(tmp_path / "herenow.db")
     await other.open()
     for at in range(NOW, NOW + 20):  # more than there are threads that could have kept an old view
@@ -253,7 +253,7 @@ def plans(path, asked):
     connection.close()
 
 
-async def test_a_run_that_is_alive_is_not_taken_for_one_that_was_killed(tmp_path):
+async def test_a_second_process_does_not_close_the_run_of_a_live_process(tmp_path):
     first, second = SqliteLedger(tmp_path / "h.db"), SqliteLedger(tmp_path / "h.db")
     await first.open()
     await second.open()

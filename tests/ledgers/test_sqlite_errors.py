@@ -1,4 +1,4 @@
-"""What an SQLite ledger does when the file, the disk or another process stands in the way."""
+"""An SQLite ledger when the file, the disk or another process fails."""
 
 import asyncio
 import os
@@ -35,13 +35,13 @@ async def ledger(path):
 
 
 async def limit_pages(ledger, pages):
-    """What a full disk looks like to SQLite."""
+    """Simulates a full disk for SQLite."""
     await ledger._write(lambda c: c.exec_driver_sql(f"PRAGMA max_page_count = {pages}").scalar())
 
 
-async def test_a_full_disk_is_unavailable_and_harms_nothing(ledger):
+async def test_a_full_disk_raises_unavailable_and_damages_no_data(ledger):
     await ledger.save_last_seen({"ana": NOW})
-    await limit_pages(ledger, 1)  # SQLite takes the present size for the least
+    await limit_pages(ledger, 1)  # SQLite uses at least the present size
     many = {f"user-{number}": NOW for number in range(5_000)}
     with pytest.raises(Unavailable, match="full"):
         await ledger.save_last_seen(many)
@@ -56,7 +56,7 @@ async def test_a_full_disk_is_unavailable_and_harms_nothing(ledger):
     assert len(await ledger.remembered(list(many))) == 5_000
 
 
-async def test_damage_found_while_running_is_unavailable(ledger, path):
+async def test_damage_found_while_running_raises_unavailable(ledger, path):
     await ledger.save_last_seen({f"user-{number}": NOW for number in range(20_000)})
     await ledger.close()
     await ledger.open()
@@ -70,12 +70,12 @@ async def test_damage_found_while_running_is_unavailable(ledger, path):
 
 @pytest.fixture
 def other(ledger, path):
-    """Another process's connection, as far as SQLite can tell."""
+    """A connection of another process, as far as SQLite can tell."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         yield connection
 
 
-async def test_a_lock_held_elsewhere_makes_writes_unavailable_and_leaves_reads_alone(ledger, other):
+async def test_a_lock_of_another_process_blocks_writes_but_not_reads(ledger, other):
     await ledger.save_last_seen({"ana": NOW})
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked"):
@@ -88,7 +88,7 @@ async def test_a_lock_held_elsewhere_makes_writes_unavailable_and_leaves_reads_a
     assert await seen(ledger, "ana") == NOW + 1
 
 
-async def test_a_queue_of_writers_waits_for_the_lock_together(path):
+async def test_queued_writers_share_one_wait_for_the_lock(path):
     ledger = SqliteLedger(path, busy_timeout=0.2)
     await ledger.open()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -97,13 +97,13 @@ async def test_a_queue_of_writers_waits_for_the_lock_together(path):
         answers = await asyncio.gather(
             *(ledger.save_last_seen({f"user-{number}": NOW}) for number in range(50)), return_exceptions=True
         )
-        assert time.monotonic() - began < 5  # one after another: 10 s
+        assert time.monotonic() - began < 5  # one after another they would take 10 s
     assert [type(answer) for answer in answers] == [Unavailable] * 50
     await ledger.save_last_seen({"ana": NOW})
     await ledger.close()
 
 
-async def test_a_lock_that_is_given_back_in_time_is_waited_for(path):
+async def test_writes_wait_for_a_lock_that_is_released_in_time(path):
     ledger = SqliteLedger(path, busy_timeout=30)
     await ledger.open()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -116,7 +116,7 @@ async def test_a_lock_that_is_given_back_in_time_is_waited_for(path):
     await ledger.close()
 
 
-async def test_a_lock_at_open_is_no_mistake_of_the_operator(ledger, other, path):
+async def test_a_lock_during_open_raises_unavailable_and_not_a_configuration_error(ledger, other, path):
     other.execute("BEGIN IMMEDIATE")
     late = SqliteLedger(path, busy_timeout=0.05)
     with pytest.raises(Unavailable, match="locked"):
@@ -126,7 +126,7 @@ async def test_a_lock_at_open_is_no_mistake_of_the_operator(ledger, other, path)
     await late.close()
 
 
-# --- A file that is not what it should be
+# --- Invalid files
 
 
 async def refused(ledger):
@@ -138,7 +138,7 @@ async def refused(ledger):
     return str(refusal.value)
 
 
-async def test_a_file_that_is_no_database_is_refused(path):
+async def test_a_file_that_is_not_a_database_is_refused(path):
     path.write_text("Dear diary, " * 1_000)
     sentence = await refused(SqliteLedger(path))
     assert f"{path} is not an SQLite database" in sentence
@@ -157,7 +157,7 @@ async def test_a_file_cut_short_is_refused(ledger, path):
     assert f"{path} is damaged: restore a copy" in await refused(SqliteLedger(path))
 
 
-async def test_the_database_of_something_else_is_refused_untouched(path):
+async def test_a_database_of_another_program_is_refused_and_not_changed(path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE auth_user (id INTEGER)")
     before = path.read_bytes()
@@ -169,7 +169,7 @@ async def test_the_database_of_something_else_is_refused_untouched(path):
     assert path.read_bytes() == before
 
 
-async def test_a_missing_directory_is_named(tmp_path):
+async def test_a_missing_directory_is_reported(tmp_path):
     path = tmp_path / "not" / "there" / "herenow.db"
     sentence = await refused(SqliteLedger(path))
     assert str(path) in sentence
@@ -179,12 +179,12 @@ async def test_a_missing_directory_is_named(tmp_path):
             await ask()
 
 
-async def test_a_directory_is_no_ledger(tmp_path):
+async def test_a_directory_in_place_of_the_file_is_refused(tmp_path):
     assert f"{tmp_path} is a directory" in await refused(SqliteLedger(tmp_path))
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory where nobody may create files")
-async def test_a_place_where_no_file_can_be_created_is_named():
+async def test_a_path_that_cannot_be_created_is_reported():
     sentence = await refused(SqliteLedger("/proc/herenow.db"))
     assert "/proc/herenow.db cannot be written or created" in sentence
 
@@ -202,7 +202,7 @@ except ConfigurationError as error:
 """
 
 
-async def test_a_file_without_the_right_to_write_is_refused():
+async def test_a_read_only_file_is_refused():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "herenow.db")
         await SqliteLedger(path).migrate()
@@ -219,7 +219,7 @@ def open_as_nobody(path):
 
 
 def damage(path, after_page):
-    """Overwrite pages; the header of the file (its first 100 bytes) stays good."""
+    """Overwrites pages; the file header (its first 100 bytes) stays valid."""
     content = bytearray(path.read_bytes())
     start = max(100, after_page * 4_096)
     content[start:] = b"\xa5" * (len(content) - start)
@@ -249,7 +249,7 @@ asyncio.run(main())
 """
 
 
-async def test_kill_9_loses_nothing_acknowledged_and_leaves_nothing_half(path):
+async def test_kill_9_loses_no_acknowledged_write_and_leaves_no_partial_write(path):
     await SqliteLedger(path).migrate()
     acknowledged = write_until_killed(path, batches=15)
     assert acknowledged >= 15
@@ -270,7 +270,7 @@ async def test_kill_9_loses_nothing_acknowledged_and_leaves_nothing_half(path):
 
 
 def write_until_killed(path, batches):
-    """Answers how many batches were acknowledged."""
+    """Returns the number of acknowledged batches."""
     command = [sys.executable, "-c", WRITE_UNTIL_KILLED, path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None

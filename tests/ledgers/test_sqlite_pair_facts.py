@@ -1,4 +1,4 @@
-"""What SQLite answers in one statement is what the four questions of any SQL ledger say."""
+"""SQLite's single statement returns the same as the four queries of any SQL ledger."""
 
 import random
 
@@ -23,16 +23,16 @@ async def ledger():
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_whatever_stands_between_people_is_found_as_by_four_questions(ledger, seed):
+async def test_pair_facts_equal_the_results_of_four_separate_queries(ledger, seed):
     dice = random.Random(seed)
     await fill(ledger, dice)
     for _ in range(100):
         one, *others = dice.sample(PEOPLE, dice.randint(1, len(PEOPLE)))
-        others += dice.choices(others, k=2) if others else []  # who is asked for twice is answered twice
+        others += dice.choices(others, k=2) if others else []  # a user asked for twice is answered twice
         await compare(ledger, one, others, related=dice.random() < 0.8, rooms=dice.random() < 0.5)
 
 
-async def test_who_has_more_contacts_than_are_walked_through_gets_each_that_was_asked_for(ledger):
+async def test_pair_facts_are_complete_for_a_user_with_very_many_contacts(ledger):
     everybody = [f"user{number:05}" for number in range(WALK * WALK_FROM * 3)]
     await ledger.apply([contact("ana", user, NOW + (n % 3) if n % 2 else None) for n, user in enumerate(everybody)])
     for some in (everybody[-WALK_FROM:], everybody[::7], everybody, ["nobody", *everybody[:WALK_FROM]]):
@@ -40,7 +40,7 @@ async def test_who_has_more_contacts_than_are_walked_through_gets_each_that_was_
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
-async def test_exactly_as_many_as_are_walked_through_are_all_found(ledger, more):
+async def test_pair_facts_are_complete_at_the_limit_of_walked_contacts(ledger, more):
     everybody = [f"user{number:05}" for number in range(WALK * WALK_FROM + more)]
     await ledger.apply([contact("ana", user) for user in everybody])
     await compare(ledger, "ana", everybody[-WALK_FROM:], related=True, rooms=False)

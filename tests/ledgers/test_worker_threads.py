@@ -1,4 +1,4 @@
-"""Questions that share a thread."""
+"""Reads that share a worker thread."""
 
 import asyncio
 import threading
@@ -14,19 +14,19 @@ from herenow.ledgers.sqlite.worker_threads import TOGETHER, WorkerThreads
 
 @pytest.fixture
 async def threads():
-    """With one thread."""
+    """Worker threads with one thread."""
     engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     threads = WorkerThreads(engine, 1, "threads")
     yield threads
     await threads.close()
 
 
-async def test_who_has_given_up_is_not_answered_before_those_who_wait(threads):
+async def test_cancelled_reads_are_skipped(threads):
     held_up, answered = threading.Event(), []
     first = asyncio.ensure_future(threads.ask(lambda _: held_up.wait()))
     await asyncio.sleep(0.05)
     asked = [asyncio.ensure_future(threads.ask(answered.append)) for _ in range(3 * TOGETHER)]
-    await asyncio.sleep(0.05)  # they are on their way to the thread
+    await asyncio.sleep(0.05)  # they are queued for the thread
     for each in asked:
         each.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
@@ -36,7 +36,7 @@ async def test_who_has_given_up_is_not_answered_before_those_who_wait(threads):
     assert answered == []
 
 
-async def test_a_question_that_fails_is_told_so_and_the_next_ones_are_answered(threads):
+async def test_a_failing_read_does_not_affect_the_reads_after_it(threads):
     answers = await asyncio.gather(
         threads.ask(lambda c: c.exec_driver_sql("SELECT 1").scalar()),
         threads.ask(lambda c: c.exec_driver_sql("SELECT nonsense").scalar()),
@@ -48,7 +48,7 @@ async def test_a_question_that_fails_is_told_so_and_the_next_ones_are_answered(t
     assert await threads.ask(lambda c: c.exec_driver_sql("SELECT 3").scalar()) == 3
 
 
-async def test_questions_and_transactions_take_turns_on_one_connection(threads):
+async def test_a_read_sees_the_transaction_before_it_on_one_connection(threads):
     await threads.run(lambda c: c.exec_driver_sql("CREATE TABLE seen (at INTEGER)"))
     for at in range(3):
         insert = f"INSERT INTO seen VALUES ({at})"
@@ -56,7 +56,7 @@ async def test_questions_and_transactions_take_turns_on_one_connection(threads):
         assert await threads.ask(lambda c: c.exec_driver_sql("SELECT max(at) FROM seen").scalar()) == at
 
 
-async def test_what_is_asked_soon_after_a_hop_goes_there_together(threads, monkeypatch):
+async def test_reads_within_the_spacing_are_batched(threads, monkeypatch):
     monkeypatch.setattr(threads._questions, "_spacing", 0.5)
     sizes, answer = [], threads._answer
 
@@ -67,14 +67,14 @@ async def test_what_is_asked_soon_after_a_hop_goes_there_together(threads, monke
     monkeypatch.setattr(threads, "_answer", answered)
     assert await threads.ask(lambda _: "first") == "first"
     asked = []
-    for number in range(3):  # in a turn of the loop each, as arrivals come
+    for number in range(3):  # one per loop iteration, as requests arrive
         asked.append(asyncio.ensure_future(threads.ask(partial(number_itself, number))))
         await asyncio.sleep(0)
     assert await asyncio.gather(*asked) == [0, 1, 2]
     assert sizes == [1, 3]
 
 
-async def test_who_gives_up_before_it_has_begun_writes_nothing(threads):
+async def test_a_transaction_cancelled_before_it_begins_is_not_run(threads):
     held_up = threading.Event()
     first = asyncio.ensure_future(threads.run(lambda _: held_up.wait()))
     begun = []
@@ -88,7 +88,7 @@ async def test_who_gives_up_before_it_has_begun_writes_nothing(threads):
     assert begun == []
 
 
-async def test_a_closed_lane_has_answered_everybody_and_left_no_thread():
+async def test_close_answers_all_reads_and_leaves_no_thread():
     engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     threads = WorkerThreads(engine, 2, "closing")
     asked = [asyncio.ensure_future(threads.ask(partial(number_itself, n))) for n in range(2 * TOGETHER)]

@@ -1,4 +1,4 @@
-"""A world per test, under moved time; a task that died or a decision that failed unexpectedly fails the test."""
+"""A world per test under simulated time; a task that died or a decision that failed unexpectedly fails the test."""
 
 import pytest
 from structlog.testing import capture_logs

@@ -1,4 +1,4 @@
-"""Situations that many tests begin with."""
+"""Common starting situations."""
 
 import asyncio
 from dataclasses import replace
@@ -8,7 +8,7 @@ from herenow_testing.world.settings import node_settings
 
 
 async def meet(world, name="n1"):
-    """A node with two friends on it; bob looks at ana, who has just come."""
+    """A node with two friends; bob watches ana, who has just connected."""
     node = await world.start(name)
     await world.befriend("ana", "bob")
     ana, bob = world.client("ana"), world.client("bob")
@@ -19,12 +19,12 @@ async def meet(world, name="n1"):
 
 
 def with_timings(world, **timings):
-    """Milliseconds; the rest as by default."""
+    """Timings in milliseconds; the others keep their defaults."""
     world.settings = node_settings(world.settings, timings=replace(Timings(), **timings))
 
 
 class Stalled:
-    """Some calls of an engine do not come back until released; what they do is done then."""
+    """Calls of an engine method are delayed until `release`, before they are executed."""
 
     def __init__(self, engine, name):
         self._call = getattr(engine, name)
@@ -53,7 +53,7 @@ class Stalled:
 
 
 class Underway(Stalled):
-    """The same, but what they do is done at once: only the answers wait."""
+    """Like `Stalled`, but calls are executed at once and only their answers are delayed."""
 
     async def _stall(self, *args, **kwargs):
         answer = await self._call(*args, **kwargs)
@@ -65,8 +65,9 @@ class Underway(Stalled):
 
 
 async def slow_look(world, node, viewer, target):
-    """The viewer has asked for a target that its node does not know, and the store has not answered yet. It does when what
-    is returned is awaited; whoever asks meanwhile is answered at once."""
+    """The viewer subscribes to a target that its node does not know; the store's answer is delayed until the returned
+    awaitable is awaited. Later calls are answered at once.
+    """
     loads = Stalled(node.node.context.engine, "load")
     looks = asyncio.create_task(viewer.watch(target))
     await world.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Clock steps: nothing expires early or lives on."""
+"""Clock steps: nothing expires early or late."""
 
 import pytest
 from tests.node.scenes import meet
@@ -8,7 +8,7 @@ STEPS = [60_000, -60_000]
 
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_grace_and_a_silence_last_as_long_as_ever(world, step):
+async def test_a_clock_step_does_not_change_the_length_of_grace_and_dead_after(world, step):
     _, ana, bob = await meet(world)
     await world.start("n2")
     await world.sleep(10)
@@ -24,7 +24,7 @@ async def test_a_grace_and_a_silence_last_as_long_as_ever(world, step):
 
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_half_open_socket_is_found_in_its_time(world, step):
+async def test_a_clock_step_does_not_change_when_a_half_open_socket_is_lost(world, step):
     _, ana, bob = await meet(world)
     await world.sleep(10)
     ana.pong()
@@ -39,8 +39,8 @@ async def test_a_half_open_socket_is_found_in_its_time(world, step):
 
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_node_that_starts_after_the_step_has_the_time_of_the_others(world, step):
-    """Otherwise it would end graces that the others began; or its versions would be older than those they know."""
+async def test_a_node_that_starts_after_a_clock_step_has_the_time_of_the_other_nodes(world, step):
+    """Otherwise it would end graces that other nodes began, or write versions older than theirs."""
     n1, ana, bob = await meet(world)
     await world.sleep(10)
     world.clock.step(step)
@@ -60,7 +60,7 @@ async def test_a_node_that_starts_after_the_step_has_the_time_of_the_others(worl
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_rows_that_were_left_behind_long_ago_say_nothing_about_the_time(world):
+async def test_old_lease_rows_do_not_affect_the_clock(world):
     n1 = await world.start("n1")
     await world.sleep(5)
     n1.kill()
@@ -70,7 +70,7 @@ async def test_rows_that_were_left_behind_long_ago_say_nothing_about_the_time(wo
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_e10_nodes_whose_clocks_are_two_minutes_apart_end_things_in_time(world):
+async def test_e10_nodes_with_clocks_two_minutes_apart_end_timers_on_time(world):
     await world.befriend("ana", "bob")
     n1 = await world.start("n1", ahead=60_000)
     n2 = await world.start("n2", ahead=-60_000)

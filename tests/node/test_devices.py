@@ -1,4 +1,4 @@
-"""Scenarios C: several devices, tabs and platforms of one user."""
+"""Situations C: several devices, tabs and platforms of one user."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from herenow_testing.world.settings import node_settings
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_c1_an_idle_device_beside_an_active_one_that_signs_out_shows_away_since_its_own_activity(world):
+async def test_c1_signing_out_the_active_device_shows_away_since_the_activity_of_the_idle_one(world):
     node, ana, bob = await meet(world)
     since = world.now
     phone = world.client("ana", "phone", Platform.MOBILE)
@@ -28,7 +28,7 @@ async def test_c1_an_idle_device_beside_an_active_one_that_signs_out_shows_away_
     assert bob.last("ana").since == pytest.approx(since, abs=10)
 
 
-async def test_c1_an_active_device_that_merely_drops_shows_nothing_until_its_grace_ends(world):
+async def test_c1_losing_the_active_device_shows_no_change_until_its_grace_ends(world):
     node, ana, bob = await meet(world)
     phone = world.client("ana", "phone", Platform.MOBILE)
     await phone.connect(node)
@@ -41,7 +41,7 @@ async def test_c1_an_active_device_that_merely_drops_shows_nothing_until_its_gra
     assert bob.saw("ana") == ["online", "away"]
 
 
-async def test_c2_a_second_device_that_comes_and_dies_shows_nothing(world):
+async def test_c2_connecting_and_losing_a_second_device_shows_no_change(world):
     node, ana, bob = await meet(world)
     statuses = bob.saw("ana")
     phone = world.client("ana", "phone")
@@ -71,7 +71,7 @@ async def test_c3_two_tabs_are_one_device(world):
     assert node.node.context.metrics.sessions == 1
 
 
-async def test_c4_a_device_id_of_somebody_else_has_no_effect_on_them(world):
+async def test_c4_using_a_device_id_of_another_user_does_not_affect_them(world):
     node, ana, bob = await meet(world)
     thief = world.client("mallory", "d1")
     await thief.connect(node)
@@ -81,7 +81,7 @@ async def test_c4_a_device_id_of_somebody_else_has_no_effect_on_them(world):
     assert ana.connected
 
 
-async def test_c5_the_21st_connection_is_refused_and_the_others_live_on(world):
+async def test_c5_the_21st_connection_is_refused_and_the_others_stay(world):
     node = await world.start("n1")
     tabs = [world.client("ana", f"d{number}") for number in range(21)]
     for tab in tabs:
@@ -94,7 +94,7 @@ async def test_c5_the_21st_connection_is_refused_and_the_others_live_on(world):
     assert tabs[-1].connected
 
 
-async def test_c5_the_session_too_many_is_refused_and_those_in_grace_give_way_first(world):
+async def test_c5_a_session_over_the_limit_is_refused_unless_it_replaces_one_in_grace(world):
     with_timings(world, max_sessions=3)
     n1, n2 = await world.start_all("n1", "n2")
     devices = [world.client("ana", f"d{number}") for number in range(5)]
@@ -111,7 +111,7 @@ async def test_c5_the_session_too_many_is_refused_and_those_in_grace_give_way_fi
     assert {s.device for s in world.stored("ana").sessions} == {"d1", "d2", "d4"}
 
 
-async def test_c5_the_51st_session_in_the_cluster_is_refused_and_the_others_live_on(world):
+async def test_c5_the_51st_session_in_the_cluster_is_refused_and_the_others_stay(world):
     nodes = await world.start_all("n1", "n2", "n3")
     devices = [world.client("ana", f"d{number}") for number in range(51)]
     for number, device in enumerate(devices):
@@ -122,7 +122,7 @@ async def test_c5_the_51st_session_in_the_cluster_is_refused_and_the_others_live
     assert len(world.stored("ana").sessions) == 50
 
 
-async def test_c6_a_mode_set_on_one_device_is_pushed_to_the_other_also_when_invisible(world):
+async def test_c6_a_mode_set_on_one_device_is_pushed_to_the_other_even_when_invisible(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     phone = world.client("ana", "phone")
@@ -135,7 +135,7 @@ async def test_c6_a_mode_set_on_one_device_is_pushed_to_the_other_also_when_invi
     assert phone.own()["status"] == "online"
 
 
-async def test_c7_two_devices_that_set_different_modes_at_once_end_with_the_same(world):
+async def test_c7_two_devices_that_set_different_modes_at_once_converge(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     phone = world.client("ana", "phone")
@@ -171,7 +171,7 @@ async def test_c8_platforms_agree_with_the_status_and_are_empty_when_offline_or_
     assert (bob.last("ana").status, bob.last("ana").platforms) == ("offline", ())
 
 
-async def test_a_device_on_two_nodes_is_one_row_and_survives_the_loss_of_either(world):
+async def test_a_device_connected_to_two_nodes_is_listed_once_and_survives_the_loss_of_either(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     again = world.client("ana", "d1")

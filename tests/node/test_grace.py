@@ -1,4 +1,4 @@
-"""Scenarios B: online at once, offline late, idle in time."""
+"""Situations B: online at once, offline late, away on time."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_b1_back_within_grace_shows_nothing(world, elsewhere):
+async def test_b1_a_return_within_grace_shows_no_change(world, elsewhere):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     bob.forget()
@@ -32,7 +32,7 @@ async def test_b1_back_within_grace_shows_nothing(world, elsewhere):
 
 
 @pytest.mark.parametrize(("late", "seen"), [(-1, []), (1, ["offline", "online"])])
-async def test_b2_a_millisecond_decides_about_the_end_of_grace(world, late, seen):
+async def test_b2_grace_ends_at_its_exact_millisecond(world, late, seen):
     node, ana, bob = await meet(world)
     bob.forget()
     ana.close()
@@ -44,7 +44,7 @@ async def test_b2_a_millisecond_decides_about_the_end_of_grace(world, late, seen
     assert bob.saw("ana") == seen
 
 
-async def test_b3_a_sign_out_is_immediate_and_leaves_other_devices_alone(world):
+async def test_b3_a_sign_out_takes_effect_at_once_and_does_not_affect_other_devices(world):
     node, ana, bob = await meet(world)
     other = world.client("ana", "d2")
     await other.connect(node)
@@ -75,8 +75,8 @@ async def test_b4_after_a_return_only_the_second_grace_fires(world):
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_b4_a_reload_that_nobody_had_time_to_notice(world):
-    """Close and open in the same instant, again and again: nothing is shown and nothing is left behind."""
+async def test_b4_fast_reloads_show_no_change_and_leave_one_session(world):
+    """Close and open at the same instant repeatedly: no change is shown and one session is left."""
     node, ana, bob = await meet(world)
     bob.forget()
     for _ in range(20):
@@ -89,13 +89,13 @@ async def test_b4_a_reload_that_nobody_had_time_to_notice(world):
     assert [session.live for session in world.stored("ana").sessions] == [True]
 
 
-async def test_b5_back_within_grace_without_activity_is_away_not_online(world):
+async def test_b5_a_return_within_grace_without_activity_is_away_not_online(world):
     node, ana, bob = await meet(world)
     started = world.now
     await world.sleep(295)
     ana.close()
     await world.sleep(10)
-    assert bob.saw("ana") == ["online"]  # frozen while in grace
+    assert bob.saw("ana") == ["online"]  # the status is frozen during grace
     await ana.connect(node)
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "away"]
@@ -103,7 +103,7 @@ async def test_b5_back_within_grace_without_activity_is_away_not_online(world):
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-async def test_b6_activity_when_the_idle_timer_is_about_to_fire_shows_nothing(world, nodes):
+async def test_b6_activity_just_before_the_idle_timer_fires_shows_no_change(world, nodes):
     node, ana, bob = await meet(world)
     for name in ("n2", "n3")[: nodes - 1]:
         await world.start(name)
@@ -129,16 +129,16 @@ async def test_b6_idleness_is_counted_from_the_last_activity(world):
     assert bob.last("ana").since == pytest.approx(acted, abs=2)
 
 
-async def test_activity_while_the_word_idle_is_being_committed_is_not_forgotten(world):
+async def test_activity_during_the_commit_of_idle_is_kept(world):
     node, ana, bob = await meet(world)
     ana.rest()
-    await asyncio.sleep(0)  # decided, and on its way
+    await asyncio.sleep(0)  # decided, and being committed
     ana.act()
     await world.sleep(1)
     assert bob.saw("ana")[-1] == "online"
 
 
-async def test_b8_another_idle_after_is_judged_from_the_stored_activity(world):
+async def test_b8_a_changed_idle_after_counts_from_the_stored_activity(world):
     node, _, bob = await meet(world)
     started = world.now
     await world.sleep(100)
@@ -153,7 +153,7 @@ async def test_b8_another_idle_after_is_judged_from_the_stored_activity(world):
     assert bob.saw("ana") == ["online", "away", "online", "away"]
 
 
-async def test_b9_who_leaves_within_the_online_delay_was_never_shown(world):
+async def test_b9_a_user_who_leaves_within_the_online_delay_is_never_shown(world):
     with_timings(world, online_delay=5_000)
     node = await world.start("n1")
     await world.befriend("ana", "bob", "cy")
@@ -178,8 +178,10 @@ CROWD = 10_000
 
 
 @pytest.mark.looptime(False)
-async def test_b7_ten_thousand_graces_in_one_second_delay_nobody_else():
-    """In real time, because it is about work: who comes in between waits for a few of the ten thousand, not for all."""
+async def test_b7_ten_thousand_graces_ending_in_one_second_do_not_delay_other_users():
+    """In real time, because it is about CPU work: a user who connects meanwhile waits for a few of the ten thousand,
+    not for all.
+    """
     store = MemoryStore(16)
     await leave_behind(store, store.clock() + 500)
     node = Node(make_context(MemoryEngine(store), MemoryLedger(), node_settings(embedded=False, ledger_flush=60)))
@@ -211,7 +213,7 @@ async def test_b7_ten_thousand_graces_in_one_second_delay_nobody_else():
 
 
 async def leave_behind(store, first):
-    """People whose grace ends within the second that begins then."""
+    """Write users whose grace ends within one second from `first`."""
     engine, grace = MemoryEngine(store), Timings().grace
     for shard in range(16):
         await engine.unsettle(shard, store.clock())

@@ -1,7 +1,7 @@
-"""The hub alone, under random verbs: what every connection got, compared with a model that remembers each of them.
+"""The hub alone under random operations, compared with a model of every connection.
 
-The model is the plain reading of the promise: a connection has the last body it was sent of each person it watches; at
-the end of a tick it has what they are now, and it was never sent the same body twice in a row.
+The model: a connection has the last body it was sent for each watched user; at the end of a tick that is the current
+body, and the same body was never sent twice in a row.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SIGHTS = (ViewScope.FULL, ViewScope.TRUTH, ViewScope.NONE)
 
 
 class Viewer:
-    """A connection, and what the model knows of it."""
+    """A connection, and the model's knowledge of it."""
 
     def __init__(self, name, people):
         self.people = people
@@ -105,7 +105,7 @@ class Stage:
         self.hub.shed(self.random.choice(list(Shed)))
 
     def act(self):
-        """A viewer does something, or ceases to."""
+        """A viewer becomes active or idle."""
         person = self.people.get(self.anybody().outbox.user)
         acts(self, person, active=self.random.random() < 0.5)
 
@@ -148,7 +148,7 @@ CROWDS = {
 
 @pytest.mark.parametrize("crowds", CROWDS.values(), ids=CROWDS)
 @pytest.mark.parametrize(("start", "many"), [(0, viewer_sets.MANY), (100, viewer_sets.MANY), (200, 1), (300, 2)])
-async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(start, crowds, many, monkeypatch):
+async def test_every_connection_gets_the_latest_status_and_no_duplicate_frame(start, crowds, many, monkeypatch):
     monkeypatch.setattr(viewer_sets, "MANY", many)
     monkeypatch.setattr(viewer_sets, "MOST", 2)
     frames = 0
@@ -178,10 +178,10 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
         assert not stage.hub._flush.viewer_sets
         assert not stage.hub.paced_waiting
         assert not stage.channels.behind
-    assert frames > 200  # or nothing was shown by all this
+    assert frames > 200  # otherwise the test would show nothing
 
 
-async def test_f7_ten_changes_within_a_tick_are_one_frame_now_and_one_at_its_end():
+async def test_f7_ten_changes_within_a_tick_are_one_frame_at_once_and_one_at_the_end():
     stage = Stage(0)
     viewer = stage.viewers[0]
     ana = stage.people.get("ana")
@@ -194,7 +194,7 @@ async def test_f7_ten_changes_within_a_tick_are_one_frame_now_and_one_at_its_end
     assert viewer.has["ana"]["since"] == START + 9
 
 
-async def test_what_everybody_was_told_at_once_leaves_nothing_to_go_through_and_the_next_change_comes_at_the_tick_s_end():
+async def test_after_a_change_reached_all_viewers_at_once_the_next_one_waits_for_the_flush():
     stage = Stage(0)
     ana = stage.people.get("ana")
     for viewer in stage.viewers:
@@ -209,7 +209,7 @@ async def test_what_everybody_was_told_at_once_leaves_nothing_to_go_through_and_
     assert all(viewer.has["ana"]["since"] == START + 1 for viewer in stage.viewers)
 
 
-async def test_one_who_does_not_read_is_passed_over_while_all_the_others_are_told_at_once():
+async def test_a_paused_viewer_is_skipped_while_the_others_get_the_change_at_once():
     stage = Stage(0)
     ana = stage.people.get("ana")
     for viewer in stage.viewers:
@@ -225,8 +225,8 @@ async def test_one_who_does_not_read_is_passed_over_while_all_the_others_are_tol
     assert deaf.has["ana"]["since"] == START
 
 
-async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_rested_does_not():
-    """ana comes and goes within a tick. The first viewer was ready and heard that she came; the second was not."""
+async def test_a_change_and_its_reversal_reach_only_viewers_who_got_the_change():
+    """ana goes online and offline within a tick. The first viewer was ready and got the change; the second was not."""
     stage = Stage(0)
     ready, resting = stage.viewers[:2]
     ana, bob = stage.people.get("ana"), stage.people.get("bob")
@@ -242,7 +242,7 @@ async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_r
 
 
 def _value(status):
-    """That changes are paced is no value: it is told with one."""
+    """The delivery mark is not part of the value: it only accompanies one."""
     status = {key: value for key, value in status.items() if key not in ("type", "as_of")}
     if status.get("delivery") == "paced":
         del status["delivery"]
@@ -277,7 +277,7 @@ def becomes(stage, person, status, since=START):
     stage.hub.publish(person)
 
 
-async def test_a_popular_change_is_paced_and_those_who_are_active_hear_first():
+async def test_a_change_with_many_viewers_is_paced_and_active_viewers_get_it_first():
     stage, ana, viewers = await crowd(300, pace_above=100)
     becomes(stage, ana, Status.ONLINE)
     heard = []
@@ -300,7 +300,7 @@ async def test_a_paced_change_takes_ten_seconds_at_most():
     assert {viewer.has["ana"]["status"] for viewer in viewers} == {"online"}
 
 
-async def test_who_waits_in_a_wave_hears_the_latest_once():
+async def test_a_viewer_waiting_for_a_paced_change_gets_only_the_latest():
     stage, ana, viewers = await crowd(300, pace_above=100)
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(1.5)
@@ -310,12 +310,13 @@ async def test_who_waits_in_a_wave_hears_the_latest_once():
     assert {viewer.frames for viewer in viewers} == {1, 2}
 
 
-async def test_above_the_ceiling_nothing_is_pushed_and_below_it_the_latest_is():
+async def test_above_the_push_ceiling_nothing_is_pushed_and_below_it_the_latest_status_is():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
     assert ana.watchers.channels[0].sent_body.endswith(b'"delivery":"poll"')
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(12)
-    assert {viewer.delivery for viewer in viewers[:50]} == {"poll"}  # they came before there were too many
+    # they subscribed before there were too many viewers
+    assert {viewer.delivery for viewer in viewers[:50]} == {"poll"}
     assert {viewer.frames for viewer in viewers[:50]} == {1}
     assert {viewer.frames for viewer in viewers[51:]} == {0}
     becomes(stage, ana, Status.BUSY)
@@ -329,7 +330,7 @@ async def test_above_the_ceiling_nothing_is_pushed_and_below_it_the_latest_is():
     assert {viewer.frames for viewer in viewers[51:]} == {1}
 
 
-async def test_an_overloaded_node_gives_up_idleness_but_never_coming_and_going():
+async def test_an_overloaded_hub_delays_away_but_never_online_and_offline():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(1)
@@ -353,15 +354,15 @@ async def test_an_overloaded_node_gives_up_idleness_but_never_coming_and_going()
     assert viewer.frames == frames + 1
 
 
-async def test_who_changes_all_the_time_is_told_to_each_viewer_once_in_a_wave():
+async def test_constant_changes_of_a_user_are_sent_once_per_paced_round():
     stage, ana, viewers = await crowd(300, pace_above=100)
     for number in range(100):
         becomes(stage, ana, Status.ONLINE, since=START + number)
         await asyncio.sleep(0.09)
-    assert {viewer.frames for viewer in viewers} <= {2, 3, 4}  # nine seconds are three waves
+    assert {viewer.frames for viewer in viewers} <= {2, 3, 4}  # nine seconds are three rounds
 
 
-async def test_on_demand_and_back_within_a_wave_is_no_news():
+async def test_a_short_switch_from_on_demand_to_paced_delivery_sends_no_frame():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
     await asyncio.sleep(12)
     becomes(stage, ana, Status.ONLINE)
@@ -376,7 +377,7 @@ async def test_on_demand_and_back_within_a_wave_is_no_news():
     assert [viewer.frames for viewer in viewers[20:]] == frames
 
 
-async def test_who_was_hastened_is_not_told_again_at_the_turn_it_would_have_had():
+async def test_a_viewer_served_early_is_not_served_again_at_its_original_slot():
     stage, ana, viewers = await crowd(300, pace_above=100)
     idle = viewers[1::3]
     becomes(stage, ana, Status.ONLINE)
@@ -385,13 +386,13 @@ async def test_who_was_hastened_is_not_told_again_at_the_turn_it_would_have_had(
     await asyncio.sleep(1.55)
     assert {viewer.frames for viewer in idle} == {1}
     becomes(stage, ana, Status.BUSY)
-    await asyncio.sleep(1.4)  # by now their first turns have passed, and nobody's rest is over
+    await asyncio.sleep(1.4)  # their first slots have passed, and no pause is over
     assert {viewer.frames for viewer in idle} == {1}
     await asyncio.sleep(5)
     assert {viewer.frames for viewer in idle} == {2}
 
 
-async def test_a_newcomer_gets_the_truth_from_an_overloaded_node_and_so_does_everybody():
+async def test_a_new_subscriber_of_an_overloaded_node_gets_the_current_status_and_so_do_the_others():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     stage.hub.shed(Shed.IDLENESS)
@@ -403,7 +404,7 @@ async def test_a_newcomer_gets_the_truth_from_an_overloaded_node_and_so_does_eve
     assert newcomer.frames == 0
 
 
-async def test_an_overloaded_node_says_that_it_is_stale_and_takes_what_waits_with_it():
+async def test_marking_a_shard_stale_under_overload_also_sends_delayed_changes():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     stage.hub.shed(Shed.TEXT)

@@ -1,4 +1,4 @@
-"""G4 and G5: hidden is offline, byte for byte, on every exit of a node."""
+"""G4 and G5: a hidden user looks offline, byte for byte, in every output of a node."""
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def all_exits(node, viewer, target):
-    """What a viewer can learn, `as_of` aside."""
+    """Every output a viewer can get, without `as_of`."""
     views = node.node.viewing.views
     [status] = await views.statuses(viewer, [target])
     board = await views.leaderboard(viewer, 10)
@@ -21,7 +21,7 @@ def _without_as_of(status):
     return {key: value for key, value in msgspec.json.decode(status).items() if key != "as_of"}
 
 
-async def test_g4_an_invisible_user_is_exactly_one_who_signed_out_then(world):
+async def test_g4_an_invisible_user_looks_exactly_signed_out_at_that_moment(world):
     node, ana, bob = await meet(world)
     phone = world.client("ana", "phone", Platform.MOBILE)
     await phone.connect(node)
@@ -43,7 +43,7 @@ async def test_g4_an_invisible_user_is_exactly_one_who_signed_out_then(world):
         "platforms": [],
     }
     assert hidden[2] == {"online": 0, "busy": 0, "away": 0, "offline": 1}
-    # Whatever she does now, nobody can tell.
+    # Whatever she does now, the outputs stay the same.
     frames = len(bob.shown["ana"])
     ana.act()
     phone.rest()
@@ -58,7 +58,7 @@ async def test_g4_an_invisible_user_is_exactly_one_who_signed_out_then(world):
     assert await all_exits(node, "bob", "ana") == hidden
 
 
-async def test_g5_visible_again_is_one_change_and_hidden_activity_never_shows(world):
+async def test_g5_becoming_visible_is_one_change_and_hidden_activity_is_never_shown(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
@@ -79,7 +79,7 @@ async def test_g5_visible_again_is_one_change_and_hidden_activity_never_shows(wo
     assert bob.last("ana").last_seen > hidden.last_seen
 
 
-async def test_g5_who_leaves_while_hidden_keeps_the_moment_of_hiding(world):
+async def test_g5_a_user_who_leaves_while_hidden_keeps_the_time_of_hiding_as_last_seen(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
@@ -94,7 +94,7 @@ async def test_g5_who_leaves_while_hidden_keeps_the_moment_of_hiding(world):
     assert remembered.last_seen == hidden.last_seen
 
 
-async def test_an_arrival_of_the_invisible_is_shown_to_nobody(world):
+async def test_an_invisible_user_who_connects_is_not_shown(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     ana.close()

@@ -1,4 +1,4 @@
-"""Scenarios H, and the kill rule of the embedded engine."""
+"""Situations H, and last seen after a kill of an embedded node."""
 
 import pytest
 from tests.node.scenes import Stalled, meet
@@ -13,7 +13,7 @@ from herenow_testing.world.world import World
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_h1_a_clean_close_is_seen_at_the_close(world):
+async def test_h1_last_seen_after_a_clean_close_is_the_time_of_the_close(world):
     _, ana, bob = await meet(world)
     await world.sleep(12)
     closed = world.now
@@ -24,7 +24,7 @@ async def test_h1_a_clean_close_is_seen_at_the_close(world):
     assert world.ledger.people["ana"].last_seen == bob.last("ana").last_seen
 
 
-async def test_h1_a_lost_socket_is_seen_at_its_last_evidence(world):
+async def test_h1_last_seen_of_a_lost_socket_is_its_last_sign_of_life(world):
     _, ana, bob = await meet(world)
     await world.sleep(12)
     ana.beat()
@@ -34,7 +34,7 @@ async def test_h1_a_lost_socket_is_seen_at_its_last_evidence(world):
     assert bob.last("ana").last_seen == pytest.approx(evidence, abs=1)
 
 
-async def test_h1_a_killed_node_was_last_seen_at_its_last_renewal(world):
+async def test_h1_last_seen_of_users_of_a_killed_node_is_its_last_lease_renewal(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -48,8 +48,8 @@ async def test_h1_a_killed_node_was_last_seen_at_its_last_renewal(world):
     assert killed - 3_400 <= far.last("ana").last_seen <= killed
 
 
-async def test_h1_a_node_that_dies_with_the_store_was_last_seen_at_its_last_renewal(world):
-    """The lease is lost with everything else; others saw it."""
+async def test_h1_last_seen_after_loss_of_node_and_store_is_the_last_lease_renewal(world):
+    """The lease is lost with the store; other nodes had read it."""
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -65,7 +65,7 @@ async def test_h1_a_node_that_dies_with_the_store_was_last_seen_at_its_last_rene
     assert world.ledger.people["ana"].last_seen == far.last("ana").last_seen
 
 
-async def test_h1_last_seen_is_null_beside_any_other_status(world):
+async def test_h1_last_seen_is_null_unless_the_user_is_offline(world):
     node, ana, bob = await meet(world)
     ana.close()
     await world.sleep(31)
@@ -75,7 +75,7 @@ async def test_h1_last_seen_is_null_beside_any_other_status(world):
     assert bob.last("ana").last_seen is None
 
 
-async def test_h2_who_was_never_seen_has_no_last_seen(world):
+async def test_h2_a_user_who_never_connected_has_no_last_seen(world):
     node, _, bob = await meet(world)
     await world.befriend("bob", "ghost")
     await world.sleep(1.5)
@@ -83,7 +83,7 @@ async def test_h2_who_was_never_seen_has_no_last_seen(world):
     assert (bob.last("ghost").last_seen, bob.last("ghost").since) == (None, None)
 
 
-async def test_h3_it_survives_the_loss_of_the_store(world):
+async def test_h3_last_seen_survives_the_loss_of_the_store(world):
     node, ana, bob = await meet(world)
     closed = world.now
     ana.close()
@@ -98,7 +98,7 @@ async def test_h3_it_survives_the_loss_of_the_store(world):
 
 
 async def meet_twice(world):
-    """bob looks at ana, who is on n1, from there and from n2; n3 knows nobody."""
+    """bob watches ana, who is on n1, from n1 and from n2; n3 knows no user."""
     n1, ana, bob = await meet(world)
     n2, n3 = await world.start_all("n2", "n3")
     far = world.client("bob", "far")
@@ -114,7 +114,7 @@ def is_known_everywhere(world, at, *viewers):
 
 
 @pytest.mark.parametrize("seconds", [5, 25, 60], ids=["not yet taken for dead", "in grace", "gone"])
-async def test_who_left_while_their_node_was_cut_off_was_seen_until_then(world, seconds):
+async def test_last_seen_of_a_user_who_left_a_cut_off_node_is_the_time_of_leaving(world, seconds):
     n1, _, _, ana, bob, far = await meet_twice(world)
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         await world.sleep(2)
@@ -128,8 +128,8 @@ async def test_who_left_while_their_node_was_cut_off_was_seen_until_then(world, 
 
 @pytest.mark.parametrize("phone", [True, False], ids=["signed out elsewhere since", "nothing since"])
 @pytest.mark.parametrize("seconds", [5, 12, 25, 60, 300])
-async def test_who_left_while_their_node_stood_still_was_not_seen_when_it_went_on(world, seconds, phone):
-    """It finds a socket that was closed, it does not know when: what it read before that is the last it knows of."""
+async def test_last_seen_of_a_user_who_left_a_frozen_node_is_not_after_the_time_of_leaving(world, seconds, phone):
+    """The node finds a closed socket without knowing the time: the last thing it read before the freeze counts."""
     n1, _, n3, ana, _, far = await meet_twice(world)
     other = world.client("ana", "phone")
     if phone:
@@ -152,8 +152,8 @@ async def test_who_left_while_their_node_stood_still_was_not_seen_when_it_went_o
 
 
 @pytest.mark.parametrize("where", ["n1", "n2"])
-async def test_who_could_not_be_signed_out_was_seen_until_they_were_closed(world, where):
-    """The record still has when they came: forty seconds ago here, hours ago elsewhere."""
+async def test_last_seen_after_a_failed_sign_out_is_the_time_of_the_close(world, where):
+    """The record still has the time of connecting: forty seconds ago here, hours ago in production."""
     _, _, _, ana, bob, far = await meet_twice(world)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
         asked = world.now
@@ -166,8 +166,8 @@ async def test_who_could_not_be_signed_out_was_seen_until_they_were_closed(world
 
 
 @pytest.mark.parametrize("watched", [True, False])
-async def test_an_end_that_a_rollback_lost_and_a_commit_wrote_over_is_remembered(world, watched):
-    """n3 knows nobody, and commits over the record as it was before anybody notices: its version is the newest."""
+async def test_a_last_seen_lost_by_a_rollback_and_overwritten_is_restored(world, watched):
+    """n3 knows no user and commits over the old record before the loss is noticed: its version is the newest."""
     n1, n2, n3, ana, bob, far = await meet_twice(world)
     shard = shard_of("ana", 4)
     if not watched:
@@ -195,7 +195,7 @@ async def test_an_end_that_a_rollback_lost_and_a_commit_wrote_over_is_remembered
     assert world.stored("ana").custom.text == "tea"
 
 
-async def test_a_last_seen_that_the_store_lost_is_not_brought_back_to_who_was_deleted(world):
+async def test_a_lost_last_seen_is_not_restored_for_a_deleted_user(world):
     n1, n2, _, ana, _, _ = await meet_twice(world)
     ana.close()
     await world.sleep(40)
@@ -214,7 +214,7 @@ def embedded(ledger=None):
     return world
 
 
-async def test_a_killed_embedded_node_left_its_users_seen_at_its_last_stamp():
+async def test_last_seen_of_users_of_a_killed_embedded_node_is_its_last_stamp():
     first = embedded()
     node, ana, bob = await meet(first)
     cy, dee = first.client("cy"), first.client("dee")
@@ -246,7 +246,7 @@ async def test_a_killed_embedded_node_left_its_users_seen_at_its_last_stamp():
     await second.close()
 
 
-async def test_an_embedded_node_that_stops_in_order_leaves_no_run_and_exact_times():
+async def test_a_clean_stop_of_an_embedded_node_leaves_exact_last_seens_and_no_open_run():
     first = embedded()
     node, ana, bob = await meet(first)
     await first.sleep(10)

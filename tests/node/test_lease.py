@@ -1,4 +1,4 @@
-"""Who is alive: counters that move, observers that look, and nobody's clock."""
+"""Liveness of nodes: lease counters that increase, observed by other nodes without using clocks."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def rows(world):
 
 
 async def looks_on(world, user, there, here):
-    """That user is there; answers bob, who watches them from here."""
+    """Connects `user` to `there`; returns bob, who watches them from `here`."""
     await world.befriend(user, "bob")
     bob = world.client("bob")
     await world.client(user).connect(there)
@@ -24,7 +24,7 @@ async def looks_on(world, user, there, here):
     return bob
 
 
-async def test_a_node_that_stands_still_is_marked_once_and_retired(world):
+async def test_a_dead_node_is_marked_once_and_its_epoch_retired(world):
     n1, n2, n3 = await world.start_all("n1", "n2", "n3")
     ana = world.client("ana")
     await ana.connect(n1)
@@ -40,7 +40,7 @@ async def test_a_node_that_stands_still_is_marked_once_and_retired(world):
     assert session.lost_at is not None
 
 
-async def test_one_lost_renewal_is_no_reason_to_stop_deciding(world):
+async def test_one_lost_renewal_does_not_end_the_lease(world):
     n1, ana, bob = await meet(world)
     await world.sleep(5)
     with world.faults.during(Rule(Fault.NOT_EXECUTED, calls=("renew",), times=1)):
@@ -50,7 +50,7 @@ async def test_one_lost_renewal_is_no_reason_to_stop_deciding(world):
     assert n1.node.context.metrics.epochs == 0
 
 
-async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
+async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds_of_its_lease(world):
     n1, ana, bob = await meet(world)
     await world.sleep(10)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
@@ -67,20 +67,33 @@ async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
     assert "offline" not in bob.saw("ana")
 
 
-@pytest.mark.parametrize("asleep", [8, 60])
-async def test_a10_who_slept_past_its_lease_and_renews_at_once_calls_nothing_stale(world, asleep):
+async def sleeps(world, seconds):
+    """Ana's views as bob has them from a node that slept, and the epochs of that node before and after."""
     n1, n2 = await world.start_all("n1", "n2")
     bob = await looks_on(world, "ana", n2, n1)
     await world.sleep(1)
+    before = n1.node.context.authority.epoch
     n1.freeze()
-    await world.sleep(asleep)
+    await world.sleep(seconds)
     n1.thaw()
     await world.sleep(5)
     assert n1.node.context.authority.holds_lease
-    assert not any(shown.stale for shown in bob.shown["ana"])
+    return bob.shown["ana"], before, n1.node.context.authority.epoch
 
 
-async def test_e9_a_node_that_holds_nobody_counts_that_it_cannot_renew(world):
+async def test_a10_a_node_that_slept_past_its_lease_and_renews_at_once_calls_nothing_stale(world):
+    shown, before, after = await sleeps(world, 8)
+    assert before == after
+    assert not any(view.stale for view in shown)
+
+
+async def test_a10_a_node_that_slept_until_others_retired_it_is_stale_until_it_has_read_everything_again(world):
+    shown, before, after = await sleeps(world, 60)
+    assert before != after
+    assert [view.stale for view in shown][-2:] == [True, False]
+
+
+async def test_e9_a_node_without_sessions_counts_failed_renewals(world):
     n1 = await world.start("n1")
     await world.sleep(10)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",), times=2)):
@@ -88,8 +101,8 @@ async def test_e9_a_node_that_holds_nobody_counts_that_it_cannot_renew(world):
     assert n1.node.context.metrics.engine_errors == 2
 
 
-async def test_e17_when_more_than_half_stand_still_everybody_gets_one_more_lease(world):
-    """Nobody could renew because the store took no writes; reads worked all the time."""
+async def test_e17_when_more_than_half_of_the_nodes_stop_renewing_each_gets_an_extra_lease(world):
+    """No node could renew because the store refused writes; reads worked all the time."""
     nodes = await world.start_all("n1", "n2", "n3")
     ana = world.client("ana")
     await ana.connect(nodes[0])
@@ -102,7 +115,7 @@ async def test_e17_when_more_than_half_stand_still_everybody_gets_one_more_lease
     assert world.stored("ana").live
 
 
-async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(world):
+async def test_e17_a_store_outage_longer_than_the_lease_marks_no_node_dead(world):
     nodes = await world.start_all("n1", "n2", "n3")
     bob = await looks_on(world, "ana", nodes[0], nodes[1])
     await world.sleep(5)
@@ -115,8 +128,8 @@ async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.3])
-async def test_e5_who_is_cut_off_for_less_than_lease_and_grace_is_not_missed_whenever_that_begins(world, phase):
-    """Also right before a renewal: the last one that others saw is a third of a lease old by then."""
+async def test_e5_a_cut_shorter_than_lease_and_grace_shows_no_change_whenever_it_begins(world, phase):
+    """Even right before a renewal, when the last one seen by others is a third of a lease old."""
     nodes = await world.start_all("n1", "n2", "n3")
     bob = await looks_on(world, "ana", nodes[0], nodes[1])
     await world.sleep(10 + phase)
@@ -128,8 +141,8 @@ async def test_e5_who_is_cut_off_for_less_than_lease_and_grace_is_not_missed_whe
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
-async def test_a_majority_that_is_really_dead_is_marked_after_the_extra_lease(world, phase):
-    """Whichever of them renewed after the observer last looked: they stopped together."""
+async def test_a_dead_majority_is_marked_after_the_extra_lease(world, phase):
+    """Whichever of them renewed after the observer's last read: they stopped together."""
     nodes = [await world.start("n1")]
     for name in ("n2", "n3"):
         await world.sleep(1)
@@ -144,8 +157,8 @@ async def test_a_majority_that_is_really_dead_is_marked_after_the_extra_lease(wo
     assert not set(dead) & rows(world).keys()
 
 
-async def test_an_observer_that_was_stopped_itself_draws_no_conclusions(world):
-    """All processes of a machine stand still for a minute and go on one after the other."""
+async def test_a_node_that_was_frozen_itself_marks_no_other_node_dead(world):
+    """All processes of a machine freeze for a minute and resume one after the other."""
     nodes = await world.start_all("n1", "n2", "n3")
     await world.sleep(5)
     for node in nodes:
@@ -160,7 +173,7 @@ async def test_an_observer_that_was_stopped_itself_draws_no_conclusions(world):
     assert [node.node.context.metrics.epochs for node in nodes] == [0, 0, 0]
 
 
-async def test_a10_a_node_that_was_frozen_takes_a_new_epoch_and_asserts_before_it_shows_anything(world):
+async def test_a10_a_frozen_node_takes_a_new_epoch_and_asserts_its_sessions_before_it_shows_anything(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -176,10 +189,10 @@ async def test_a10_a_node_that_was_frozen_takes_a_new_epoch_and_asserts_before_i
     assert n1.node.context.authority.epoch != epoch
     assert ana.connected
     assert far.saw("ana") == ["online", "offline", "online"]
-    assert bob.saw("ana") == ["online"]  # on its own node nobody saw her go
+    assert bob.saw("ana") == ["online"]  # viewers on her own node saw no change
 
 
-async def test_a10_frozen_for_longer_than_dead_after_the_sockets_are_asked_first(world):
+async def test_a10_a_node_frozen_longer_than_dead_after_pings_sockets_before_it_loses_them(world):
     n1, ana, bob = await meet(world)
     await world.start("n2")
     await world.sleep(5)
@@ -192,7 +205,7 @@ async def test_a10_frozen_for_longer_than_dead_after_the_sockets_are_asked_first
     assert "offline" not in bob.saw("ana")
 
 
-async def test_a_frozen_nodes_silent_sockets_are_lost_all_the_same(world):
+async def test_silent_sockets_of_a_frozen_node_are_lost_after_it_resumes(world):
     n1, ana, bob = await meet(world)
     await world.sleep(5)
     n1.freeze()
@@ -204,7 +217,7 @@ async def test_a_frozen_nodes_silent_sockets_are_lost_all_the_same(world):
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED])
-async def test_a_new_epoch_whose_first_renewal_was_doubtful_is_asserted_all_the_same(world, fault):
+async def test_sessions_are_asserted_under_a_new_epoch_whose_first_renewal_had_an_unknown_outcome(world, fault):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -223,7 +236,7 @@ async def test_a_new_epoch_whose_first_renewal_was_doubtful_is_asserted_all_the_
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED])
-async def test_who_marked_somebody_dead_retires_them_whatever_became_of_the_answer(world, fault):
+async def test_a_dead_mark_of_unknown_outcome_is_followed_by_retirement(world, fault):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -237,7 +250,7 @@ async def test_who_marked_somebody_dead_retires_them_whatever_became_of_the_answ
     assert far.saw("ana") == ["online", "offline"]
 
 
-async def test_a_mark_whose_maker_died_is_taken_over(world):
+async def test_a_dead_mark_is_taken_over_when_the_marking_node_dies(world):
     n1, ana, _ = await meet(world)
     n2, n3 = await world.start_all("n2", "n3")
     far = world.client("bob", "far")
@@ -263,7 +276,7 @@ async def never(epoch, counter):
     return False
 
 
-async def test_e3_a_restart_at_once_leaves_nobody_counted_twice(world):
+async def test_e3_an_immediate_restart_counts_no_user_twice(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -281,8 +294,8 @@ async def test_e3_a_restart_at_once_leaves_nobody_counted_twice(world):
     assert n2.node.context.metrics.users[1] == 2
 
 
-async def test_a_socket_that_closed_while_its_node_was_cut_off_is_lost_when_it_closed(world):
-    """The node returns before anybody has swept what it held, under a new epoch, and reports what it knows."""
+async def test_a_socket_closed_while_its_node_was_cut_off_is_lost_at_the_close(world):
+    """The node returns before its sessions were swept, under a new epoch, and reports what it knows."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -304,7 +317,7 @@ async def test_a_socket_that_closed_while_its_node_was_cut_off_is_lost_when_it_c
     assert far.last("ana").last_seen == pytest.approx(closed, abs=2)
 
 
-async def test_users_of_a_process_that_is_known_to_be_dead_are_in_grace_at_once(world):
+async def test_users_of_a_process_reported_dead_enter_grace_at_once(world):
     n1, ana, _ = await meet(world)
     n2, n3 = await world.start_all("n2", "n3")
     far = world.client("bob", "far")
@@ -314,7 +327,7 @@ async def test_users_of_a_process_that_is_known_to_be_dead_are_in_grace_at_once(
     epoch = n1.node.context.authority.epoch
     n1.kill()
     killed = world.now
-    for node in (n2, n3):  # both are told; one does it
+    for node in (n2, n3):  # both get the report; one of them acts on it
         await node.run(node.node.cluster.bury(["unheard of", epoch]))
     await world.sleep(0.5)
     assert epoch not in rows(world)
@@ -325,7 +338,7 @@ async def test_users_of_a_process_that_is_known_to_be_dead_are_in_grace_at_once(
     assert killed - 3_400 <= far.last("ana").last_seen <= killed
 
 
-async def test_who_is_called_dead_while_the_store_is_away_is_found_in_the_usual_way(world):
+async def test_a_node_reported_dead_during_a_store_outage_is_found_by_its_lease(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(5)
@@ -338,14 +351,14 @@ async def test_who_is_called_dead_while_the_store_is_away_is_found_in_the_usual_
     assert epoch not in rows(world)
 
 
-async def test_a_node_does_not_bury_itself(world):
+async def test_a_node_ignores_a_report_of_its_own_death(world):
     n1 = await world.start("n1")
     await n1.run(n1.node.cluster.bury([n1.node.context.authority.epoch]))
     await world.sleep(5)
     assert rows(world) == {n1.node.context.authority.epoch: False}
 
 
-async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
+async def test_a_new_epoch_is_announced_before_anything_is_written_under_it(world):
     n1, ana, _ = await meet(world)
     await world.start("n2")
     told = []
@@ -360,8 +373,8 @@ async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
     assert world.stored("ana").sessions[0].holder == n1.node.context.authority.epoch
 
 
-async def test_e4_what_is_refused_to_a_node_that_leaves_was_not_lost(world):
-    """Its last commits are looked after, and its lease is kept, until it is gone: also between the shards it leaves."""
+async def test_e4_writes_refused_to_a_stopping_node_do_not_count_as_data_loss(world):
+    """Its last commits and its lease are kept until it is gone, also between the shards it leaves."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(5)

@@ -1,4 +1,4 @@
-"""Scenarios A: who is alive, and who is found dead when."""
+"""Situations A: which sessions are alive, and when dead ones are found."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from herenow_testing.world.world import World
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_a1_who_sends_nothing_but_answers_pings_is_away_after_a_while_and_never_offline(world):
+async def test_a1_a_client_that_only_answers_pings_becomes_away_and_never_offline(world):
     _, _, bob = await meet(world)
     await world.sleep(900)
     assert bob.saw("ana") == ["online", "away"]
@@ -25,7 +25,7 @@ async def test_a1_who_sends_nothing_but_answers_pings_is_away_after_a_while_and_
     assert 0 <= away.at - (online.since + 300_000) <= 1000
 
 
-async def test_a2_a_half_open_socket_is_lost_after_its_last_evidence_and_offline_after_grace(world):
+async def test_a2_a_half_open_socket_is_lost_after_its_last_sign_of_life_and_offline_after_grace(world):
     node, ana, bob = await meet(world)
     await world.sleep(7.3)
     ana.pong()
@@ -44,7 +44,7 @@ async def test_a2_a_half_open_socket_is_lost_after_its_last_evidence_and_offline
     assert bob.last("ana").at - (evidence + 120_000) <= 1000
 
 
-async def test_a3_a_beat_in_the_same_millisecond_as_the_end_keeps_the_session(world):
+async def test_a3_a_heartbeat_in_the_same_millisecond_as_the_end_keeps_the_session(world):
     node, ana, bob = await meet(world)
     ana.stop()
     for _ in range(2):
@@ -55,7 +55,7 @@ async def test_a3_a_beat_in_the_same_millisecond_as_the_end_keeps_the_session(wo
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a4_a_reaper_that_stalls_does_not_end_who_returned_meanwhile(world):
+async def test_a4_a_stalled_reaper_does_not_end_a_user_who_returned(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     bob = world.client("bob")
@@ -74,7 +74,7 @@ async def test_a4_a_reaper_that_stalls_does_not_end_who_returned_meanwhile(world
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a5_two_reapers_at_once_yield_one_change(world):
+async def test_a5_two_concurrent_reapers_produce_one_change(world):
     _, ana, bob = await meet(world)
     others = await world.start_all("n2", "n3")
     far = world.client("bob", "far")
@@ -82,13 +82,14 @@ async def test_a5_two_reapers_at_once_yield_one_change(world):
     await far.watch("ana")
     ana.close()
     await world.sleep(40)
-    assert sum(node.node.context.metrics.changes for node in world.nodes.values()) == 3  # ana and bob came, ana went
+    # ana and bob connected, ana left
+    assert sum(node.node.context.metrics.changes for node in world.nodes.values()) == 3
     assert [shown.status for shown in bob.shown["ana"]] == ["online", "offline"]
     assert [shown.status for shown in far.shown["ana"]] == ["online", "offline"]
 
 
 @pytest.mark.parametrize(("mode", "seen"), [(Mode.BUSY, "busy"), (Mode.AWAY, "away"), (Mode.INVISIBLE, "offline")])
-async def test_a6_a_beat_changes_neither_mode_nor_view(world, mode, seen):
+async def test_a6_a_heartbeat_changes_neither_mode_nor_view(world, mode, seen):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", mode, None)
     bob.forget()
@@ -99,7 +100,7 @@ async def test_a6_a_beat_changes_neither_mode_nor_view(world, mode, seen):
     assert (await node.node.viewing.presence("ana")).mode is mode
 
 
-async def test_a6_a_beat_of_somebody_idle_leaves_them_away(world):
+async def test_a6_a_heartbeat_of_an_idle_user_leaves_them_away(world):
     _, ana, bob = await meet(world)
     await world.sleep(310)
     assert bob.saw("ana") == ["online", "away"]
@@ -109,7 +110,7 @@ async def test_a6_a_beat_of_somebody_idle_leaves_them_away(world):
     assert bob.saw("ana") == ["online", "away"]
 
 
-async def test_a7_beats_every_10_ms_cost_no_writes_and_are_evidence_of_life(world):
+async def test_a7_heartbeats_every_10_ms_cause_no_writes_and_keep_the_session_alive(world):
     node, ana, bob = await meet(world)
     ana.stop()
     await world.sleep(6)
@@ -124,7 +125,7 @@ async def test_a7_beats_every_10_ms_cost_no_writes_and_are_evidence_of_life(worl
     assert ana.connected
 
 
-async def test_a7_a_beat_that_is_too_fast_still_says_what_its_person_does(world):
+async def test_a7_a_heartbeat_that_is_too_fast_still_reports_activity(world):
     _, ana, bob = await meet(world)
     ana.beat()
     ana.beat(Activity.IDLE)
@@ -143,7 +144,7 @@ async def test_a8_a_throttled_tab_whose_browser_answers_pings_is_away_and_never_
     assert bob.saw("ana") == ["online", "away"]
 
 
-async def test_a9_a_machine_whose_clock_is_two_hours_off_changes_nothing(world):
+async def test_a9_a_machine_clock_two_hours_off_has_no_effect(world):
     await world.befriend("ana", "bob")
     ahead = await world.start("ahead", ahead=7_200_000)
     behind = await world.start("behind", ahead=-7_200_000)
@@ -159,8 +160,8 @@ async def test_a9_a_machine_whose_clock_is_two_hours_off_changes_nothing(world):
     assert bob.last("ana").at - (evidence + 30_000) <= 1000
 
 
-async def test_a_node_that_is_busy_again_and_again_finds_the_silent_in_time(world):
-    """Busy is not stopped: time in which sockets could be asked is given once, not after every busy moment."""
+async def test_a_node_that_is_often_busy_finds_silent_sockets_in_time(world):
+    """A busy node is not a frozen one: extra time for pings is granted once, not after every busy moment."""
     node, ana, bob = await meet(world)
     ana.pong()
     evidence = world.now
@@ -171,12 +172,10 @@ async def test_a_node_that_is_busy_again_and_again_finds_the_silent_in_time(worl
         node.thaw()
         await world.sleep(0.5)
     assert bob.saw("ana") == ["online", "offline"]
-    assert (
-        bob.last("ana").at - (evidence + 120_000) <= 2 * 3_000
-    )  # found once, and reaped once, between two such moments
+    assert bob.last("ana").at - (evidence + 120_000) <= 2 * 3_000  # found once and reaped once between two such moments
 
 
-async def test_who_is_heard_when_the_time_is_over_but_before_all_was_read_is_not_lost(world):
+async def test_a_sign_of_life_read_after_the_deadline_but_before_the_loss_keeps_the_session(world):
     node, ana, bob = await meet(world)
     ana.stop()
     suspected = []
@@ -185,7 +184,7 @@ async def test_who_is_heard_when_the_time_is_over_but_before_all_was_read_is_not
         def append(self, session):
             super().append(session)
             suspected.append(session.device)
-            ana.beat()  # it lay in the socket
+            ana.beat()  # unread in the socket
 
     node.node.sessions.liveness._suspects = ReadLater()
     await world.sleep(91)
@@ -196,7 +195,7 @@ async def test_who_is_heard_when_the_time_is_over_but_before_all_was_read_is_not
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of_the_loop(world):
+async def test_many_silent_sessions_are_lost_at_most_a_budget_per_loop_iteration(world):
     node, *_ = await meet(world)
     for number in range(3 * BUDGET):
         connected = node.node.sessions.connect(
@@ -223,7 +222,7 @@ async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of
     assert max(turns) <= BUDGET
 
 
-async def test_a_mistake_with_one_of_the_silent_takes_no_other_for_alive():
+async def test_an_error_with_one_silent_session_does_not_keep_others_alive():
     world = World()
     node = await world.start("n1")
     clients = [world.client(f"user{number}") for number in range(BUDGET + 2)]

@@ -1,4 +1,4 @@
-"""The stand-in ledger of these tests keeps the same promises as the real ones; and it can fail."""
+"""The memory ledger of these tests keeps the same promises as the real ones, and it can fail."""
 
 import pytest
 
@@ -16,7 +16,7 @@ class TestMemoryLedger(LedgerContract):
         await ledger.close()
 
 
-async def test_one_that_is_away_says_so_and_changes_nothing():
+async def test_a_memory_ledger_that_is_away_raises_unavailable_and_changes_nothing():
     ledger = MemoryLedger()
     ledger.away = True
     with pytest.raises(Unavailable):

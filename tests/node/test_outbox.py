@@ -1,4 +1,4 @@
-"""E13, at the level of outboxes: a viewer that stops reading."""
+"""E13 at the level of outboxes: a viewer that stops reading."""
 
 import pytest
 from tests.node.scenes import meet
@@ -29,7 +29,7 @@ async def test_e13_a_viewer_that_stops_reading_gets_the_latest_values_when_it_re
     assert [shown.status for shown in bob.shown["ana"]] == ["busy"]
 
 
-async def test_e13_what_changed_and_changed_back_meanwhile_is_not_sent(world):
+async def test_e13_a_change_reverted_while_the_viewer_was_paused_is_not_sent(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     node.node.delivery.pause(bob.connection.outbox)
@@ -42,7 +42,7 @@ async def test_e13_what_changed_and_changed_back_meanwhile_is_not_sent(world):
     assert bob.saw("ana") == ["away"]
 
 
-async def test_e13_one_that_does_not_read_for_too_long_is_closed_and_nobody_else_waits(world):
+async def test_e13_a_viewer_that_does_not_read_is_closed_without_delaying_others(world):
     node, ana, bob = await meet(world)
     other = world.client("bob", "other")
     await other.connect(node)
@@ -58,7 +58,7 @@ async def test_e13_one_that_does_not_read_for_too_long_is_closed_and_nobody_else
     assert other.last("ana").status == "busy"
 
 
-async def test_g11_what_waits_in_an_outbox_is_judged_when_it_is_sent(world):
+async def test_g11_a_change_waiting_in_an_outbox_is_checked_again_when_sent(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     node.node.delivery.pause(bob.connection.outbox)

@@ -1,4 +1,4 @@
-"""A node that cannot keep up, by its own measure, and what its viewers then get."""
+"""A node that measures that it is overloaded, and what its viewers get."""
 
 from itertools import pairwise
 
@@ -17,19 +17,19 @@ def level_of(node):
 
 
 async def overloaded(world, node, seconds=1.2):
-    """As the node finds it when something held up the loop; see tests/scenarios for a real one."""
+    """Makes the node measure a blocked loop; tests/scenarios has a really overloaded node."""
     node.node.delivery.overload._looked_at -= seconds
     await world.sleep(TURN)
 
 
-async def test_a_calm_node_gives_up_nothing(world):
+async def test_a_node_without_load_sheds_nothing(world):
     node, _, _ = await meet(world)
     await world.sleep(5)
     assert level_of(node) is Shed.NOTHING
     assert node.node.delivery.overload.late < 0.01
 
 
-async def test_typing_goes_first_and_comes_back(world):
+async def test_typing_is_shed_first_and_returns_when_load_falls(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 0.3)
     assert level_of(node) is Shed.TYPING
@@ -44,7 +44,7 @@ async def test_typing_goes_first_and_comes_back(world):
     assert bob.of_type("presence.typing")
 
 
-async def test_idleness_waits_and_the_latest_comes_when_the_node_has_caught_up(world):
+async def test_away_changes_wait_under_overload_and_the_latest_is_sent_afterwards(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 0.8)
     ana.rest()
@@ -54,7 +54,7 @@ async def test_idleness_waits_and_the_latest_comes_when_the_node_has_caught_up(w
     assert bob.saw("ana") == ["online", "away"]
 
 
-async def test_coming_going_busy_and_hiding_never_wait(world):
+async def test_online_offline_busy_and_hiding_are_never_delayed(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 2.0)
     assert level_of(node) is Shed.TEXT
@@ -71,7 +71,7 @@ async def test_coming_going_busy_and_hiding_never_wait(world):
     assert bob.last("ana").status == "online"
 
 
-async def test_a_read_is_never_older_than_the_truth_because_pushing_waits(world):
+async def test_a_read_under_overload_returns_the_current_status(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 2.0)
     ana.rest()
@@ -81,8 +81,8 @@ async def test_a_read_is_never_older_than_the_truth_because_pushing_waits(world)
     assert b'"away"' in body
 
 
-async def test_what_waited_comes_a_little_at_a_time(world, monkeypatch):
-    """A node that sent it all at once would be late again."""
+async def test_delayed_changes_are_sent_gradually_after_overload(world, monkeypatch):
+    """Sending everything at once would overload the node again."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cem", "dan")
     others = [world.client("cem"), world.client("dan")]
@@ -93,7 +93,7 @@ async def test_what_waited_comes_a_little_at_a_time(world, monkeypatch):
     for each in (ana, *others):
         each.rest()
     await world.sleep(0.1)
-    monkeypatch.setattr("herenow.node.delivery.hub.CATCH_UP", -1.0)  # nothing takes time here: one in each turn
+    monkeypatch.setattr("herenow.node.delivery.hub.CATCH_UP", -1.0)  # nothing takes time here: one change per iteration
     came = []
     for _ in range(16):
         await world.sleep(TURN)

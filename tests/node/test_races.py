@@ -1,4 +1,4 @@
-"""Orders of events that leave a ghost, a double or a lost change behind when they are not thought of."""
+"""Orders of events that could leave a ghost, a duplicate or a lost change."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from herenow_testing.faults.faulty_engine import Fault, Rule
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_e1_a_late_close_from_the_old_node_does_not_touch_the_session_on_the_new_one(world):
+async def test_e1_a_late_close_on_the_old_node_does_not_end_the_session_on_the_new_node(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     bob.forget()
@@ -28,7 +28,7 @@ async def test_e1_a_late_close_from_the_old_node_does_not_touch_the_session_on_t
     assert (session.holder, session.live) == (n2.node.context.authority.epoch, True)
 
 
-async def test_e15_a_socket_that_closes_while_its_connect_is_being_committed_leaves_no_ghost(world):
+async def test_e15_a_socket_closed_during_the_commit_of_its_connect_leaves_no_ghost(world):
     node, ana, bob = await meet(world)
     cy = world.client("cy")
     commits = Stalled(node.node.context.engine, "commit")
@@ -44,7 +44,7 @@ async def test_e15_a_socket_that_closes_while_its_connect_is_being_committed_lea
     assert node.node.context.metrics.sessions == 2
 
 
-async def test_e15_nor_does_one_that_closes_before_anything_was_decided(world):
+async def test_e15_a_socket_closed_before_any_decision_leaves_no_ghost(world):
     node, ana, bob = await meet(world)
     cy = world.client("cy")
     cy.open(node)
@@ -54,7 +54,7 @@ async def test_e15_nor_does_one_that_closes_before_anything_was_decided(world):
     assert node.node.context.people.find("cy") is None
 
 
-async def test_e19_a_commit_that_timed_out_and_runs_later_makes_no_ghost_and_no_double_change(world):
+async def test_e19_a_timed_out_commit_that_runs_later_makes_no_ghost_and_no_duplicate_change(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -77,8 +77,10 @@ async def test_e19_a_commit_that_timed_out_and_runs_later_makes_no_ghost_and_no_
     assert [shown.status for shown in far.shown["ana"]] == ["online", "busy"]
 
 
-async def test_a_commit_that_the_log_overtakes_is_shown_once_and_in_order(world):
-    """n1's commit is taken; before its answer arrives, n2 has changed the record again, and n1 heard of it."""
+async def test_a_commit_seen_in_the_log_before_its_answer_is_shown_once_and_in_order(world):
+    """n1's commit is executed; before its answer arrives, n2 has changed the record again and n1 has read that in the
+    log.
+    """
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
@@ -105,14 +107,14 @@ async def test_a_commit_that_the_log_overtakes_is_shown_once_and_in_order(world)
     )
 
 
-async def test_a_conflict_whose_answer_the_log_overtakes_does_not_go_back(world):
+async def test_a_conflict_answer_older_than_the_log_does_not_revert_the_record(world):
     """n1's commit conflicts with v2; before that answer arrives, the log has brought v3."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
     tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n2.node.sessions.set_mode("ana", Mode.AWAY, None)  # v2, which n1 has not heard of
+    await n2.node.sessions.set_mode("ana", Mode.AWAY, None)  # v2, not yet known to n1
     commit = n1.node.context.engine.commit
     held = asyncio.get_running_loop().create_future()
 
@@ -136,21 +138,21 @@ async def test_a_conflict_whose_answer_the_log_overtakes_does_not_go_back(world)
     assert world.stored("ana").mode is Mode.BUSY
 
 
-async def test_what_a_conflict_taught_is_shown_though_nothing_is_left_to_commit(world):
+async def test_a_record_learned_from_a_conflict_is_shown_even_if_nothing_remains_to_commit(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
     tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
     await n2.node.sessions.set_mode("ana", Mode.BUSY, None)
-    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)  # conflicts, and finds it done
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)  # conflicts, and finds the mode already set
     assert bob.saw("ana") == ["online", "busy"]
     await tail.release()
     await world.sleep(1)
     assert [shown.status for shown in bob.shown["ana"]] == ["online", "busy"]
 
 
-async def test_e18_a_device_signed_out_elsewhere_is_closed_and_never_asserted_again(world):
+async def test_e18_a_device_signed_out_by_another_node_is_closed_and_not_asserted_again(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
@@ -163,7 +165,7 @@ async def test_e18_a_device_signed_out_elsewhere_is_closed_and_never_asserted_ag
 
 
 @pytest.mark.parametrize("asleep", [15, 120])
-async def test_e18_also_by_a_node_that_slept_past_its_lease_while_another_tab_signed_out(world, asleep):
+async def test_e18_a_node_that_slept_past_its_lease_does_not_assert_a_signed_out_tab_again(world, asleep):
     n1, n2 = await world.start_all("n1", "n2")
     asleep_tab, tab = world.client("ana"), world.client("ana")
     await asleep_tab.connect(n1)
@@ -180,7 +182,7 @@ async def test_e18_also_by_a_node_that_slept_past_its_lease_while_another_tab_si
     assert stored is None or not stored.sessions
 
 
-async def test_e18_also_by_a_node_that_was_cut_off_and_took_a_new_epoch(world):
+async def test_e18_a_cut_off_node_with_a_new_epoch_does_not_assert_a_signed_out_device_again(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -199,8 +201,8 @@ async def test_e18_also_by_a_node_that_was_cut_off_and_took_a_new_epoch(world):
 
 
 @pytest.mark.parametrize("stay", [0, 1, 2])
-async def test_whoever_came_after_a_sign_out_stays_and_nobody_who_was_there_before(world, stay):
-    """None of them, where all who came have left again before their node hears of it."""
+async def test_a_sign_out_ends_earlier_connections_of_the_device_and_not_later_ones(world, stay):
+    """With stay=0, all connections opened after the sign-out have closed again before their node learns of it."""
     n1, n2 = await world.start_all("n1", "n2")
     old, leaving, *new = [world.client("ana") for _ in range(4)]
     await old.connect(n2)
@@ -224,7 +226,7 @@ async def test_whoever_came_after_a_sign_out_stays_and_nobody_who_was_there_befo
     assert n2.node.context.metrics.connections == stay
 
 
-async def test_a_device_that_signed_out_may_come_back_on_the_same_node(world):
+async def test_a_signed_out_device_may_reconnect_to_the_same_node(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
@@ -236,7 +238,7 @@ async def test_a_device_that_signed_out_may_come_back_on_the_same_node(world):
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_a_sign_out_is_answered_with_whether_the_device_was_there(world):
+async def test_sign_out_returns_whether_the_device_existed(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     assert not await n2.node.sessions.sign_out("ana", "other")
@@ -247,23 +249,23 @@ async def test_a_sign_out_is_answered_with_whether_the_device_was_there(world):
     assert not await n2.node.sessions.sign_out("ana", "d1")
 
 
-async def test_a_sign_out_while_the_store_is_away_closes_the_socket_all_the_same(world):
+async def test_a_sign_out_closes_the_socket_even_while_the_store_is_away(world):
     n1, ana, bob = await meet(world)
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         asked = asyncio.ensure_future(n1.node.sessions.sign_out("ana", "d1"))
         await world.sleep(0.1)
         assert not ana.connected
         await world.sleep(8)
-        with pytest.raises(UnknownOutcome):  # it was sent, and nothing was heard
+        with pytest.raises(UnknownOutcome):  # sent, but not answered
             await asked
     await world.sleep(3)
-    assert bob.saw("ana")[-1] == "online"  # it was not done: the device is lost, and in grace
+    assert bob.saw("ana")[-1] == "online"  # not executed: the device is lost and in grace
     await world.sleep(30)
     assert bob.saw("ana")[-1] == "offline"
 
 
-async def test_what_is_already_so_by_what_we_know_is_not_answered_before_the_store_was_asked(world):
-    """n2 knows that ana is busy, and has not heard that she is not any more; busy again must not be taken for done."""
+async def test_a_mode_that_seems_unchanged_is_verified_with_the_store_before_it_is_acknowledged(world):
+    """n2 knows that ana is busy and has not read that she no longer is; setting busy again must not be skipped."""
     n1, _, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -281,7 +283,7 @@ async def test_what_is_already_so_by_what_we_know_is_not_answered_before_the_sto
     assert bob.saw("ana") == ["online", "busy", "online", "busy"]
 
 
-async def test_what_a_viewers_read_finds_before_the_log_tells_it_reaches_the_users_own_device(world):
+async def test_a_change_found_by_a_read_before_the_log_reaches_the_users_own_device(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "cy")
     ana, cy = world.client("ana"), world.client("cy")
@@ -299,7 +301,7 @@ async def test_what_a_viewers_read_finds_before_the_log_tells_it_reaches_the_use
     assert ana.own()["mode"] == "busy"
 
 
-async def test_a_guess_that_anothers_read_confirms_is_no_longer_stale_for_anybody(world):
+async def test_a_stale_status_confirmed_by_a_read_of_another_viewer_is_fresh_for_all(world):
     n1 = await world.start("n1")
     await world.befriend("ana", "bob", "cy")
     bob, cy = world.client("bob"), world.client("cy")
@@ -315,14 +317,14 @@ async def test_a_guess_that_anothers_read_confirms_is_no_longer_stale_for_anybod
     assert [viewer.last("ana").stale for viewer in (bob, cy)] == [False, False]
 
 
-async def test_who_is_shown_the_truth_about_somebody_invisible_sees_on_each_node_what_devices_are_left(world):
+async def test_own_devices_of_an_invisible_user_see_the_remaining_platforms_on_every_node(world):
     n1, n2 = await world.start_all("n1", "n2")
     web, mobile = world.client("ana", "d1", Platform.WEB), world.client("ana", "d1", Platform.MOBILE)
     desktop = world.client("ana", "d9", Platform.DESKTOP)
     await web.connect(n1)
     await mobile.connect(n2)
     await world.sleep(1)
-    await n1.node.sessions.set_mode("ana", Mode.AWAY, None)  # a change of status announces both
+    await n1.node.sessions.set_mode("ana", Mode.AWAY, None)  # a status change announces both
     await world.sleep(1)
     await n1.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
@@ -336,7 +338,7 @@ async def test_who_is_shown_the_truth_about_somebody_invisible_sees_on_each_node
         assert set(viewer.last("ana").platforms) == {"web", "desktop"}
 
 
-async def test_who_is_let_go_and_watched_anew_within_a_read_is_answered_as_last_known(world):
+async def test_a_user_released_and_watched_again_during_a_read_is_shown_as_last_known(world):
     n1 = await world.start("n1")
     n2 = await world.start("n2")
     await world.befriend("ana", "bob")
@@ -363,7 +365,7 @@ async def test_who_is_let_go_and_watched_anew_within_a_read_is_answered_as_last_
     await watching
 
 
-async def test_what_the_ledger_said_before_something_happened_is_not_kept_beside_a_newer_question(world):
+async def test_an_older_ledger_answer_is_not_cached_over_a_newer_one(world):
     node, *_ = await meet(world)
     reader, ledger = node.node.records.reader, world.ledger
     asks, remembered = [], ledger.remembered
@@ -391,7 +393,7 @@ async def test_what_the_ledger_said_before_something_happened_is_not_kept_beside
     assert kept.last_seen == new.last_seen is not None
 
 
-async def test_who_asks_for_many_while_the_ledger_is_away_leaves_nothing_behind(world):
+async def test_bulk_reads_during_a_ledger_outage_leave_no_pending_entries(world):
     node, *_ = await meet(world)
     reader = node.node.records.reader
 

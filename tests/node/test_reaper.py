@@ -1,4 +1,4 @@
-"""Who is due is decided by somebody, also by one who knew better."""
+"""Due users are processed even by a node with outdated or unreadable records."""
 
 import pytest
 from tests.node.scenes import meet
@@ -10,7 +10,7 @@ from herenow.errors import ProtocolError
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_a_grace_ends_though_the_only_reaper_left_never_heard_that_it_began(world):
+async def test_a_grace_unknown_to_the_only_remaining_reaper_ends_on_time(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -20,13 +20,13 @@ async def test_a_grace_ends_though_the_only_reaper_left_never_heard_that_it_bega
     known = person.record.stored, person.record.presence
     ana.close()
     await world.sleep(1)
-    person.record.stored, person.record.presence = known  # what the log said was lost on n2
+    person.record.stored, person.record.presence = known  # n2 loses what the log reported
     n1.kill()
     await world.sleep(60)
     assert far.saw("ana") == ["online", "offline"]
 
 
-async def test_a_record_that_cannot_be_read_stays_due_without_a_busy_loop(world):
+async def test_an_unreadable_record_stays_due_without_a_busy_loop(world):
     n1, ana, bob = await meet(world)
     shard = world.store.shards[n1.node.context.people.find("ana").shard]
     await world.sleep(1)
@@ -47,7 +47,7 @@ async def test_a_record_that_cannot_be_read_stays_due_without_a_busy_loop(world)
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_a_record_of_a_newer_format_is_left_alone_and_hurts_nobody_else(world):
+async def test_a_record_of_a_newer_format_is_not_changed_and_does_not_affect_other_users(world):
     node, ana, bob = await meet(world)
     await world.befriend("bob", "eve")
     shard = shard_of("eve", 4)

@@ -1,4 +1,4 @@
-"""Who may see whom is known, forgotten in time, and never believed for too long."""
+"""Relations are cached, invalidated in time, and never used for too long without the ledger."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from herenow.ports import LedgerChange, RelationRow, Void
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_g10_a_lost_relation_is_heard_of_on_other_nodes_within_two_seconds(world):
+async def test_g10_a_removed_relation_takes_effect_on_other_nodes_within_two_seconds(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -27,11 +27,11 @@ async def test_g10_a_lost_relation_is_heard_of_on_other_nodes_within_two_seconds
     await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(2)
     assert far.shown == {}
-    assert await far.watch("ana") == []  # granted once, it is remembered
+    assert await far.watch("ana") == []  # already granted: remembered
     assert far.last("ana").status == "offline"
 
 
-async def test_without_the_ledger_facts_are_believed_for_a_while_and_then_nobody_knows_anybody(world):
+async def test_without_the_ledger_relations_are_trusted_for_30_seconds_then_all_users_look_offline(world):
     node, ana, bob = await meet(world)
     world.ledger.away = True
     await world.sleep(28)
@@ -48,8 +48,8 @@ async def test_without_the_ledger_facts_are_believed_for_a_while_and_then_nobody
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_g6_what_cannot_be_known_looks_offline_is_counted_and_comes_by_itself(world):
-    """A denial would be an answer; an error would be noise."""
+async def test_g6_a_user_with_unknown_relation_looks_offline_is_counted_and_appears_later(world):
+    """A denial would be an answer; an error would reach the user needlessly."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cy")
     cy = world.client("cy")
@@ -63,14 +63,14 @@ async def test_g6_what_cannot_be_known_looks_offline_is_counted_and_comes_by_its
     assert node.node.context.metrics.unknown_pairs > unknown
     [told] = await node.node.viewing.statuses("bob", ["cy"])
     assert b'"offline"' in told
-    assert bob.saw("ana") == ["online"]  # known before, and believed
+    assert bob.saw("ana") == ["online"]  # known before, and still valid
     world.ledger.away = False
     await world.sleep(1.1)
     assert bob.saw("cy") == ["offline", "online"]
     assert bob.saw("stranger") == ["offline"]
 
 
-async def test_a_node_says_why_it_cannot_hear_what_changed(world):
+async def test_a_node_reports_why_it_cannot_read_the_change_table(world):
     node, ana, bob = await meet(world)
     said = [node.node.access.trouble]
     for away in (True, False):
@@ -80,8 +80,8 @@ async def test_a_node_says_why_it_cannot_hear_what_changed(world):
     assert said == [None, "The ledger is away.", None]
 
 
-async def test_a_node_that_stood_still_while_it_asked_does_not_take_the_ledger_for_away(world):
-    """The answer came, and nobody was there to take it in time."""
+async def test_a_node_frozen_during_a_ledger_read_does_not_treat_the_ledger_as_away(world):
+    """The answer came in time, but the frozen node could not read it."""
     node, ana, bob = await meet(world)
     changes, asking = world.ledger.changes, asyncio.Event()
 
@@ -100,7 +100,7 @@ async def test_a_node_that_stood_still_while_it_asked_does_not_take_the_ledger_f
     assert node.node.context.metrics.ledger_errors == 1
 
 
-async def test_what_changed_while_the_ledger_was_away_holds_when_it_is_back(world):
+async def test_a_relation_changed_during_a_ledger_outage_takes_effect_afterwards(world):
     node, ana, bob = await meet(world)
     await world.sleep(3)
     world.ledger.away = True
@@ -128,7 +128,7 @@ async def test_a_contact_ends_at_its_time(world):
     assert bob.last("ana").last_seen is None
 
 
-async def test_a_contact_that_was_prolonged_does_not_end_at_its_old_time(world):
+async def test_a_prolonged_contact_does_not_end_at_its_old_time(world):
     node = await world.start("n1")
     ana, bob = world.client("ana"), world.client("bob")
     await ana.connect(node)
@@ -142,7 +142,7 @@ async def test_a_contact_that_was_prolonged_does_not_end_at_its_old_time(world):
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_contacts_follow_the_graph_both_ways(world):
+async def test_a_contact_subscription_follows_added_and_removed_relations(world):
     node = await world.start("n1")
     await world.befriend("bob", "ana")
     ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
@@ -161,8 +161,8 @@ async def test_contacts_follow_the_graph_both_ways(world):
     assert bob.saw("cy") == ["online", "offline", "online"]
 
 
-async def test_a_fact_that_changed_while_it_was_read_is_not_believed(world):
-    """The answer is from before the block, and arrives after everybody heard of it."""
+async def test_a_relation_that_changed_while_it_was_read_is_not_used(world):
+    """The answer is from before the block and arrives after the block is known everywhere."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cy")
     cy = world.client("cy")
@@ -185,7 +185,7 @@ async def test_a_fact_that_changed_while_it_was_read_is_not_believed(world):
     assert await asked == ["cy"]
 
 
-async def test_a_row_of_the_change_table_is_heard_of_once(world, monkeypatch):
+async def test_a_row_of_the_change_table_is_processed_once(world, monkeypatch):
     node, ana, bob = await meet(world)
     await world.sleep(8)
     heard = []
@@ -195,11 +195,11 @@ async def test_a_row_of_the_change_table_is_heard_of_once(world, monkeypatch):
     assert [(change.kind, {change.a, change.b}) for change in heard] == [("relation", {"ana", "bob"})]
 
 
-async def test_a_ledger_that_went_back_in_time_is_believed_anew(world, monkeypatch):
-    """A standby took over that had not got the last transactions: its change table goes on below our cursor."""
+async def test_after_a_ledger_rollback_all_facts_are_read_again(world, monkeypatch):
+    """A standby took over without the last transactions: its change table continues below our cursor."""
     node, ana, bob = await meet(world)
     await world.sleep(3)
-    world.ledger._follows.discard(("ana", "bob"))  # nobody is told of it
+    world.ledger._follows.discard(("ana", "bob"))  # without an entry in the change table
     world.ledger._voids["eve"] = Void("eve", world.now, world.now + 60_000)
     await world.sleep(5)
     assert bob.saw("ana") == ["online"]

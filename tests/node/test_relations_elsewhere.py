@@ -1,4 +1,4 @@
-"""Relations that the ledger does not keep, under moved time: aged, renewed, in doubt, and looked at again."""
+"""Relations kept by the application, under simulated time: aging, refresh, unanswered lookups and reevaluation."""
 
 import asyncio
 
@@ -89,7 +89,7 @@ async def tell(node, *changes):
     await node.node.viewing.relations_changed([LedgerChange(*change) for change in changes])
 
 
-async def test_a_change_that_nobody_told_of_is_found_before_the_facts_are_too_old(world, app):
+async def test_an_unreported_relation_change_is_found_before_the_age_limit(world, app):
     node, ana, bob = await meet(world, app)
     app.part("ana", "bob")
     await world.sleep(TTL * 0.45)
@@ -101,7 +101,7 @@ async def test_a_change_that_nobody_told_of_is_found_before_the_facts_are_too_ol
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_an_outage_shorter_than_the_spare_time_shows_nothing(world, app):
+async def test_an_application_outage_shorter_than_the_spare_time_shows_no_change(world, app):
     node, ana, bob = await meet(world, app)
     await world.sleep(TTL * 0.45)
     app.away = True
@@ -111,7 +111,7 @@ async def test_an_outage_shorter_than_the_spare_time_shows_nothing(world, app):
     assert bob.saw("ana") == ["online"]
 
 
-async def test_without_answers_a_fact_is_never_believed_longer_than_allowed(world, app):
+async def test_without_answers_a_relation_is_not_used_beyond_the_age_limit(world, app):
     node, ana, bob = await meet(world, app)
     app.away = True
     await world.sleep(TTL - 2)
@@ -127,21 +127,21 @@ async def test_without_answers_a_fact_is_never_believed_longer_than_allowed(worl
     assert bob.saw("ana") == ["online", "offline", "busy"]
 
 
-async def test_facts_are_kept_while_they_are_asked_anew(world, app):
+async def test_relations_are_kept_while_they_are_refreshed(world, app):
     node, ana, bob = await meet(world, app)
     app.delay = 1.5
     await world.sleep(2.8 * TTL)
     assert bob.saw("ana") == ["online"]
 
 
-async def test_an_idle_cluster_asks_twice_per_age_and_not_more(world, app):
+async def test_an_idle_node_asks_the_application_at_most_twice_per_age_limit(world, app):
     node, ana, bob = await meet(world, app)
     asked = app.asked
     await world.sleep(10 * TTL)
     assert app.asked - asked <= 20
 
 
-async def test_told_of_a_change_the_other_nodes_look_again_within_two_seconds(world, app):
+async def test_a_reported_relation_change_takes_effect_on_other_nodes_within_two_seconds(world, app):
     node, ana, bob = await meet(world, app)
     other = await world.start("n2")
     far = world.client("bob", "far")
@@ -159,17 +159,17 @@ async def test_told_of_a_change_the_other_nodes_look_again_within_two_seconds(wo
     assert bob.saw("ana") == far.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_told_of_a_change_a_hanging_application_hides_within_a_second(world, app):
+async def test_a_reported_relation_change_hides_within_a_second_if_the_application_hangs(world, app):
     node, ana, bob = await meet(world, app)
     app.delay = 9.0
     await tell(node, ("relation", "ana", "bob"))
     await world.sleep(0.9)
     assert bob.saw("ana") == ["online", "offline"]
     await world.sleep(20)
-    assert bob.saw("ana") == ["online", "offline", "online"]  # it was still so
+    assert bob.saw("ana") == ["online", "offline", "online"]  # unchanged
 
 
-async def test_told_of_a_user_those_who_were_not_affected_hear_nothing(world, app):
+async def test_a_reported_user_change_sends_nothing_to_unaffected_viewers(world, app):
     app.relate("ana", "cy")
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch("ana")
@@ -180,7 +180,7 @@ async def test_told_of_a_user_those_who_were_not_affected_hear_nothing(world, ap
     assert cy.saw("ana") == ["online"]
 
 
-async def test_told_of_a_user_new_contacts_appear_with_those_who_follow_theirs(world, app):
+async def test_a_reported_user_change_adds_new_contacts_to_contact_subscriptions(world, app):
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch_contacts()
     assert cy.saw("ana") == []
@@ -190,8 +190,8 @@ async def test_told_of_a_user_new_contacts_appear_with_those_who_follow_theirs(w
     assert cy.saw("ana") == ["online"]
 
 
-async def test_told_while_an_answer_from_before_is_on_its_way_it_does_not_count(world, app):
-    """asked ─▶ the answer is made ─▶ they part, and we are told ─▶ the answer arrives"""
+async def test_an_answer_requested_before_a_reported_change_is_not_used(world, app):
+    """request ─▶ the answer is computed ─▶ the relation ends, and this is reported ─▶ the answer arrives"""
     node, ana, bob = await meet(world, app)
     for kind, a, b in (("relation", "ana", "bob"), ("relations", "ana", ""), ("relations", "bob", "")):
         app.relate("ana", "bob")
@@ -210,7 +210,7 @@ async def test_told_while_an_answer_from_before_is_on_its_way_it_does_not_count(
         app.delay = 0.0
 
 
-async def test_one_that_is_never_answered_does_not_keep_the_others_in_doubt(world, app):
+async def test_a_pair_that_is_never_answered_does_not_block_answers_of_other_pairs(world, app):
     node, ana, bob, eve = await meet(world, app, "eve")
     app.stumbles_over = "x"
     assert await eve.watch("x") == []
@@ -227,8 +227,8 @@ async def test_one_that_is_never_answered_does_not_keep_the_others_in_doubt(worl
     assert app.asked - asked <= 40
 
 
-async def test_one_that_is_never_answered_takes_nobody_else_out_of_sight(world, app):
-    """Neither from who looks at both, nor from who is looked at by both."""
+async def test_a_pair_that_is_never_answered_does_not_hide_other_users(world, app):
+    """Neither for a viewer of both users, nor for a user whom both view."""
     app.relate("ana", "eve")
     node, ana, bob, eve = await meet(world, app, "eve")
     app.stumbles_over = "x"
@@ -244,7 +244,7 @@ async def test_one_that_is_never_answered_takes_nobody_else_out_of_sight(world, 
     assert eve.saw("ana") == ["online", "offline"]
 
 
-async def test_nobody_drowns_the_doubts_of_others_in_their_own(world, app):
+async def test_one_users_unanswered_lookups_do_not_displace_those_of_others(world, app):
     node, ana, bob, eve = await meet(world, app, "eve")
     app.away = True
     for n in range(200):
@@ -257,7 +257,7 @@ async def test_nobody_drowns_the_doubts_of_others_in_their_own(world, app):
     assert bob.last("ana").status == "online"
 
 
-async def test_a_list_of_contacts_that_was_not_answered_is_followed_later(world, app):
+async def test_an_unanswered_contact_list_is_read_again_later(world, app):
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch_contacts()
     app.relate("ana", "cy")
@@ -270,7 +270,7 @@ async def test_a_list_of_contacts_that_was_not_answered_is_followed_later(world,
     assert cy.saw("ana") == ["online"]
 
 
-async def test_a_room_is_silent_while_nobody_says_who_is_in_it(world, app):
+async def test_typing_in_a_room_is_dropped_while_its_membership_is_unknown(world, app):
     app.rooms |= {("r", "ana"), ("r", "bob")}
     node, ana, bob = await meet(world, app)
     rooms = node.node.viewing.typing_rooms
@@ -297,10 +297,10 @@ async def test_a_room_is_silent_while_nobody_says_who_is_in_it(world, app):
         app.stumbles_over = "bob"
         assert not await heard()
         app.stumbles_over = None
-        assert await heard()  # the door was left open
+        assert await heard()  # the room was left open
 
 
-async def test_a_membership_grows_old_too(world, app):
+async def test_a_room_membership_also_expires(world, app):
     app.rooms |= {("r", "ana"), ("r", "bob")}
     node, ana, bob = await meet(world, app)
     assert await node.node.access.is_member("r", "bob")
@@ -311,7 +311,7 @@ async def test_a_membership_grows_old_too(world, app):
     assert not await node.node.access.is_member("r", "bob")
 
 
-async def test_without_the_ledger_nobody_can_tell_us_so_nothing_is_believed(world, app):
+async def test_without_the_ledger_changes_cannot_be_received_so_relations_expire(world, app):
     node, ana, bob = await meet(world, app)
     world.ledger.away = True
     with pytest.raises(Unavailable):
@@ -323,14 +323,14 @@ async def test_without_the_ledger_nobody_can_tell_us_so_nothing_is_believed(worl
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_blocks_and_preferences_are_the_ledgers_whatever_the_application_says(world, app):
+async def test_blocks_and_preferences_come_from_the_ledger_with_an_application_too(world, app):
     app.relate("ana", "cy")
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch("ana")
     await node.node.viewing.block("ana", "bob")
     assert bob.saw("ana") == ["online", "offline"]
     await tell(node, ("relations", "ana", ""), ("relation", "ana", "bob"))
-    await world.sleep(2 * TTL)  # asked anew, and judged again
+    await world.sleep(2 * TTL)  # refreshed and evaluated again
     assert bob.saw("ana") == ["online", "offline"]
     assert cy.saw("ana") == ["online"]
     await node.node.viewing.unblock("ana", "bob")
@@ -338,8 +338,8 @@ async def test_blocks_and_preferences_are_the_ledgers_whatever_the_application_s
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_away_it_leaves_no_trace_of_who_is_a_stranger(world, app):
-    """A denial would be an answer; who is none of theirs stays offline when the application is back."""
+async def test_an_application_outage_does_not_reveal_which_users_are_strangers(world, app):
+    """A denial would be an answer; strangers stay offline when the application is back."""
     app.relate("ana", "cy")
     node, ana, bob, cy = await meet(world, app, "cy")
     app.away = True
@@ -351,7 +351,7 @@ async def test_away_it_leaves_no_trace_of_who_is_a_stranger(world, app):
     assert cy.saw("bob") == ["offline"]
 
 
-async def test_where_all_may_look_at_all_a_socket_cannot_fill_memory_with_names_it_does_not_want():
+async def test_with_open_relations_a_client_cannot_fill_memory_with_unused_ids():
     ledger = MemoryLedger()
     world = World(ledger=ledger, relations=OpenRelations(ledger))
     try:

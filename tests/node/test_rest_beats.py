@@ -1,4 +1,4 @@
-"""Beats without a connection: sessions that no node leases."""
+"""REST heartbeats: sessions that no node leases."""
 
 import pytest
 from tests.node.scenes import Stalled, meet, with_timings
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def watched(world, *names):
-    """Nodes, and bob on the first of them, who looks at ana."""
+    """Nodes, and bob on the first of them, who watches ana."""
     nodes = await world.start_all(*names)
     await world.befriend("ana", "bob")
     bob = world.client("bob")
@@ -26,7 +26,7 @@ async def beat(node, activity=None, device="phone"):
     return await node.node.sessions.beat_by_rest("ana", device, Platform.MOBILE, activity)
 
 
-async def test_a_beat_opens_a_session_that_lives_dead_after_its_last_beat(world):
+async def test_a_rest_heartbeat_opens_a_session_that_lives_dead_after_its_last_heartbeat(world):
     n1, bob = await watched(world, "n1")
     assert await beat(n1)
     await world.sleep(0.1)
@@ -41,7 +41,7 @@ async def test_a_beat_opens_a_session_that_lives_dead_after_its_last_beat(world)
     assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
 
 
-async def test_frequent_beats_are_committed_at_most_every_third(world):
+async def test_frequent_heartbeats_are_committed_at_most_every_third_of_dead_after(world):
     n1, bob = await watched(world, "n1")
     await beat(n1)
     await world.sleep(1)
@@ -53,7 +53,7 @@ async def test_frequent_beats_are_committed_at_most_every_third(world):
     assert bob.saw("ana") == ["offline", "online"]
 
 
-async def test_beats_spread_over_nodes_keep_one_session_and_never_lose_it_early(world):
+async def test_heartbeats_spread_over_nodes_keep_one_session_alive(world):
     n1, n2, n3, bob = await watched(world, "n1", "n2", "n3")
     for number in range(12):
         await beat((n1, n2, n3)[number % 3])
@@ -68,8 +68,8 @@ async def test_beats_spread_over_nodes_keep_one_session_and_never_lose_it_early(
     assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
 
 
-async def test_the_last_beats_before_silence_count_though_they_cost_no_write(world):
-    """Beats at 0 and 29 s, then nothing: the second was not committed at once, and still moves the end."""
+async def test_the_last_heartbeats_count_even_though_they_were_not_written(world):
+    """Heartbeats at 0 and 29 s: the second was not committed at once, but still moves the end."""
     n1, bob = await watched(world, "n1")
     await beat(n1)
     await world.sleep(29)
@@ -82,7 +82,7 @@ async def test_the_last_beats_before_silence_count_though_they_cost_no_write(wor
     assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
 
 
-async def test_a_beat_in_grace_brings_the_session_back_without_a_change(world):
+async def test_a_heartbeat_in_grace_restores_the_session_without_a_change(world):
     n1, bob = await watched(world, "n1")
     await beat(n1)
     await world.sleep(100)
@@ -93,7 +93,7 @@ async def test_a_beat_in_grace_brings_the_session_back_without_a_change(world):
     assert bob.saw("ana") == ["offline", "online"]
 
 
-async def test_a_device_with_a_socket_keeps_that_session_and_old_beats_revive_nobody(world):
+async def test_a_device_with_a_socket_keeps_that_session_and_old_heartbeats_do_not_revive_it(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await beat(n2, device="d1")
@@ -124,11 +124,11 @@ async def test_activity_by_rest_wakes_a_device_whose_socket_another_node_holds(w
     assert bob.saw("ana")[-1] == "away"
 
 
-async def test_a_sign_out_through_another_node_ends_it_and_only_a_later_beat_begins_anew(world):
+async def test_a_sign_out_by_another_node_ends_a_rest_session_until_a_later_heartbeat(world):
     n1, n2, bob = await watched(world, "n1", "n2")
     await beat(n1)
     await world.sleep(10)
-    await beat(n1)  # not committed: n1 knows it better than the record
+    await beat(n1)  # not committed: n1 knows a later time than the record
     assert await n2.node.sessions.sign_out("ana", "phone")
     await world.sleep(80)
     assert bob.saw("ana") == ["offline", "online", "offline"]
@@ -137,7 +137,7 @@ async def test_a_sign_out_through_another_node_ends_it_and_only_a_later_beat_beg
     assert bob.saw("ana")[-1] == "online"
 
 
-async def test_gone_loses_the_session_into_grace(world):
+async def test_a_heartbeat_with_gone_ends_the_session_after_grace(world):
     n1, n2, bob = await watched(world, "n1", "n2")
     await beat(n1)
     await world.sleep(10)
@@ -150,7 +150,7 @@ async def test_gone_loses_the_session_into_grace(world):
     assert bob.last("ana").last_seen == pytest.approx(gone, abs=2)
 
 
-async def test_one_session_too_many_is_refused(world):
+async def test_a_rest_session_over_the_limit_is_refused(world):
     with_timings(world, max_sessions=2)
     n1, _ = await watched(world, "n1")
     await beat(n1, device="a")
@@ -161,7 +161,7 @@ async def test_one_session_too_many_is_refused(world):
     assert await beat(n1, device="a") in (True, False)
 
 
-async def test_beats_of_a_user_of_unknown_device_are_activity_and_never_a_new_session(world):
+async def test_heartbeats_without_a_device_are_activity_and_never_open_a_session(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     assert not await n2.node.sessions.act_by_rest("nobody")
@@ -175,10 +175,10 @@ async def test_beats_of_a_user_of_unknown_device_are_activity_and_never_a_new_se
     for _ in range(5):
         assert await n1.node.sessions.act_by_rest("ana")
         await world.sleep(1)
-    assert n1.node.context.metrics.commits == commits  # a session of its own costs no write
+    assert n1.node.context.metrics.commits == commits  # activity of its own session causes no write
 
 
-async def test_a_session_by_rest_survives_its_node(world):
+async def test_a_rest_session_survives_its_node(world):
     n1, n2, bob = await watched(world, "n1", "n2")
     far = world.client("bob", "far")
     await far.connect(n2)
@@ -192,7 +192,7 @@ async def test_a_session_by_rest_survives_its_node(world):
     assert far.saw("ana")[-1] != "offline"
 
 
-async def test_a_beat_that_the_store_could_not_take_is_kept_and_asserted(world):
+async def test_a_heartbeat_that_could_not_be_stored_is_kept_and_asserted_later(world):
     n1, bob = await watched(world, "n1")
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         with pytest.raises(Exception, match="out of reach"):
@@ -201,7 +201,7 @@ async def test_a_beat_that_the_store_could_not_take_is_kept_and_asserted(world):
     assert bob.last("ana").status == "online"
 
 
-async def test_a_session_that_others_ended_while_we_were_deaf_is_no_loss_of_the_store(world):
+async def test_a_session_ended_while_the_log_was_silent_is_not_a_loss_of_the_store(world):
     n1, n2, _ = await watched(world, "n1", "n2")
     await beat(n2)
     await world.sleep(1)
@@ -214,9 +214,10 @@ async def test_a_session_that_others_ended_while_we_were_deaf_is_no_loss_of_the_
     assert n1.node.context.metrics.shards_lost == n2.node.context.metrics.shards_lost == 0
 
 
-async def test_a_beat_that_a_rollback_lost_and_a_commit_wrote_over_counts_all_the_same(world, monkeypatch):
-    """n3 knows nobody, and commits over the record as it was before anybody notices. Those whom n1 knows are read again one
-    by one, so that ana is decided while others are still read."""
+async def test_a_heartbeat_lost_by_a_rollback_and_overwritten_still_counts(world, monkeypatch):
+    """n3 knows no user and commits over the old record before the loss is noticed. n1 reads its users again one by one,
+    so that ana is decided while others are still being read.
+    """
     monkeypatch.setattr("herenow.node.cluster.log_reader.PART", 1)
     n1, n2, n3, bob = await watched(world, "n1", "n2", "n3")
     shard = shard_of("ana", 4)
@@ -244,8 +245,8 @@ async def test_a_beat_that_a_rollback_lost_and_a_commit_wrote_over_counts_all_th
     assert world.ledger.people["ana"].last_seen == pytest.approx(last, abs=2)
 
 
-async def test_a_beat_that_was_lost_before_others_heard_of_it_is_known_when_its_node_has_healed(world):
-    """Until then others rightly show what they know: that ana was never seen."""
+async def test_a_heartbeat_lost_before_other_nodes_read_it_is_restored_in_recovery(world):
+    """Until then other nodes show what they know: that ana never connected."""
     n1, n2, _ = await watched(world, "n1", "n2")
     far = world.client("bob", "far")
     await far.connect(n2)

@@ -1,4 +1,4 @@
-"""Scenarios F, and those of E that are about what a viewer sees: look, then watch, and miss nothing in between."""
+"""Situations F, and those of E about views: subscribing misses no change between snapshot and registration."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world):
-    """The snapshot is read before the change and answered after it came by the log."""
+    """The snapshot is read before the change and answered after the change came by the log."""
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob = world.client("ana"), world.client("bob")
@@ -45,7 +45,7 @@ async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world
     assert bob.saw("ana") == ["busy"]
 
 
-async def test_f1_a_change_that_comes_after_the_snapshot_is_newer(world):
+async def test_f1_a_change_after_the_snapshot_is_delivered_after_it(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob = world.client("ana"), world.client("bob")
@@ -61,7 +61,7 @@ async def test_f1_a_change_that_comes_after_the_snapshot_is_newer(world):
     assert bob.saw("ana") == ["busy", "away"]  # the log brought online and busy again, and both were older
 
 
-async def test_f2_many_targets_at_once_are_one_answer_with_the_errors_listed(world):
+async def test_f2_a_subscribe_to_many_users_has_one_answer_with_all_errors(world):
     node = await world.start("n1")
     friends = [f"u{number}" for number in range(498)]
     await world.ledger.apply([RelationRow("contact", "bob", friend) for friend in friends])
@@ -74,7 +74,7 @@ async def test_f2_many_targets_at_once_are_one_answer_with_the_errors_listed(wor
 
 
 class Storm:
-    """50 who look at 100 each; and how much of one kind of work was done in one turn of the loop at most."""
+    """50 viewers of 100 users each; measures how much of one kind of work is done in one loop iteration at most."""
 
     viewers = 50
     targets = tuple(f"u{number}" for number in range(100))
@@ -92,7 +92,7 @@ class Storm:
 
     @asynccontextmanager
     async def counting(self, monkeypatch, work, size=lambda *_: 1):
-        """`size` says how much a call does."""
+        """`size` returns the amount of work of a call."""
         self.done = self.most = in_this_turn = 0
         does = getattr(self.node.node.delivery.hub, work)
 
@@ -115,8 +115,8 @@ class Storm:
         other.cancel()
 
 
-async def test_j5_a_storm_of_subscriptions_leaves_turns_of_the_loop_to_everything_else(world, monkeypatch):
-    """Otherwise no lease is renewed and no answer is taken in time until all of it is done."""
+async def test_j5_many_simultaneous_subscriptions_do_not_block_the_event_loop(world, monkeypatch):
+    """Otherwise no lease is renewed and no answer is read in time until all work is done."""
     storm = Storm()
     await storm.begin(world)
     async with storm.counting(monkeypatch, "watch", lambda _, wanted: len(wanted)):
@@ -126,7 +126,7 @@ async def test_j5_a_storm_of_subscriptions_leaves_turns_of_the_loop_to_everythin
     assert storm.most <= BUDGET
 
 
-async def test_so_does_everybody_looking_again(world, monkeypatch):
+async def test_reevaluating_all_subscriptions_does_not_block_the_event_loop(world, monkeypatch):
     storm = Storm()
     await storm.begin(world)
     await storm.watch()
@@ -149,7 +149,7 @@ async def test_f3_subscribing_twice_gives_one_frame_per_change(world):
     assert len(bob.of_type("presence.status")) == 1
 
 
-async def test_f4_who_disconnects_is_interested_in_nobody(world):
+async def test_f4_a_disconnected_viewer_has_no_subscriptions(world):
     node, ana, bob = await meet(world)
     bob.close()
     await world.sleep(31)
@@ -160,7 +160,7 @@ async def test_f4_who_disconnects_is_interested_in_nobody(world):
     assert node.node.context.people.remembered == 0
 
 
-async def test_f5_over_the_cap_is_refused_target_by_target_and_the_rest_go_on(world):
+async def test_f5_targets_over_the_subscription_limit_are_refused_one_by_one(world):
     world.settings = node_settings(world.settings, max_subscriptions=2)
     node = await world.start("n1")
     await world.befriend("bob", "ana", "cy", "dee")
@@ -175,7 +175,7 @@ async def test_f5_over_the_cap_is_refused_target_by_target_and_the_rest_go_on(wo
     assert await bob.watch("dee") == []
 
 
-async def test_f6_oneself_is_seen_as_one_is_also_when_invisible_and_the_unknown_like_strangers(world):
+async def test_f6_users_see_their_own_true_status_and_unknown_users_are_denied_like_strangers(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     assert await ana.watch("ana") == []
@@ -183,7 +183,7 @@ async def test_f6_oneself_is_seen_as_one_is_also_when_invisible_and_the_unknown_
     assert await bob.watch("who?", "mallory") == ["who?", "mallory"]
 
 
-async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_the_last_one_right(world):
+async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_and_the_last_is_right(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     bob.forget()
@@ -195,7 +195,7 @@ async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_the_last_on
     assert bob.last("ana").status == "away"
 
 
-async def test_f9_a_contact_made_later_appears_and_is_followed(world):
+async def test_f9_a_contact_added_later_appears_in_a_contact_subscription(world):
     n1, n2 = await world.start_all("n1", "n2")
     ana, bob = world.client("ana"), world.client("bob")
     await ana.connect(n2)
@@ -213,7 +213,7 @@ async def test_f9_a_contact_made_later_appears_and_is_followed(world):
     assert bob.saw("ana") == ["online", "busy"]
 
 
-async def test_a_lost_relation_looks_like_nobody_and_a_regained_one_like_now(world):
+async def test_a_removed_relation_looks_like_an_unknown_user_and_a_restored_one_shows_the_current_status(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
     await world.sleep(0.1)
@@ -227,7 +227,7 @@ async def test_a_lost_relation_looks_like_nobody_and_a_regained_one_like_now(wor
     assert bob.saw("ana") == ["busy"]
 
 
-async def test_unsubscribed_means_nothing_any_more(world):
+async def test_an_unsubscribed_viewer_gets_no_more_changes(world):
     node, ana, bob = await meet(world)
     node.node.viewing.unsubscribe(bob.connection.outbox, ["ana"])
     bob.forget()
@@ -237,7 +237,9 @@ async def test_unsubscribed_means_nothing_any_more(world):
 
 
 async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(world):
-    """n2 has read from the log that ana rests, and is slow to take it; far, who comes meanwhile, reads what came after."""
+    """n2 has read from the log that ana is idle but processes it late; far subscribes meanwhile and reads a newer
+    record.
+    """
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -250,7 +252,7 @@ async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(worl
         if parts and not late:
             late.extend(parts)
             await held
-        elif parts:  # whoever took the older one shows it until this arrives
+        elif parts:  # a reader that applied the older one shows it until this arrives
             await asyncio.sleep(1)
         return parts
 
@@ -268,7 +270,7 @@ async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(worl
     assert bob.saw("ana") == ["online", "away", "online"]
 
 
-async def test_e14_who_left_the_store_and_returns_is_seen_by_everybody(world):
+async def test_e14_a_user_whose_record_was_dropped_is_shown_again_to_all_viewers(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -283,7 +285,7 @@ async def test_e14_who_left_the_store_and_returns_is_seen_by_everybody(world):
     assert bob.saw("ana") == far.saw("ana") == ["online"] + ["offline", "online"] * 3
 
 
-async def test_while_the_store_is_away_a_new_subscriber_gets_the_ledgers_word_called_stale(world):
+async def test_while_the_store_is_away_a_new_subscriber_gets_a_stale_status_from_the_ledger(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob", "cy")
     seen = world.now - 5_000
@@ -302,7 +304,7 @@ async def test_while_the_store_is_away_a_new_subscriber_gets_the_ledgers_word_ca
     assert (bob.last("cy").status, bob.last("cy").stale) == ("offline", False)
 
 
-async def test_a_contact_unsubscribed_from_is_not_brought_back_by_following_contacts(world):
+async def test_an_unsubscribed_contact_is_not_added_again_by_a_contact_subscription(world):
     node, ana, bob = await meet(world)
     await world.befriend("bob", "carla")
     await bob.watch_contacts()
@@ -315,11 +317,11 @@ async def test_a_contact_unsubscribed_from_is_not_brought_back_by_following_cont
     await world.sleep(3)
     assert bob.saw("dora") == ["offline"]
     assert bob.saw("ana") == []
-    await bob.watch_contacts()  # asked for again
+    await bob.watch_contacts()  # subscribed again
     assert bob.saw("ana") == ["busy"]
 
 
-async def test_unsubscribing_from_contacts_is_final_while_a_new_one_is_being_read(world):
+async def test_unsubscribing_from_contacts_also_cancels_a_contact_that_is_being_read(world):
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
     loads = Stalled(node.node.context.engine, "load")
@@ -335,7 +337,7 @@ async def test_unsubscribing_from_contacts_is_final_while_a_new_one_is_being_rea
     assert bob.shown == {}
 
 
-async def test_unsubscribing_from_contacts_includes_those_who_were(world):
+async def test_unsubscribing_from_contacts_includes_former_contacts(world):
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
     await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
@@ -346,7 +348,7 @@ async def test_unsubscribing_from_contacts_includes_those_who_were(world):
     assert bob.shown == {}
 
 
-async def test_the_cap_holds_when_two_subscriptions_are_read_at_once(world):
+async def test_the_subscription_limit_holds_for_concurrent_subscribes(world):
     world.settings = node_settings(world.settings, max_subscriptions=2)
     node = await world.start("n1")
     for friend in ("ana", "carla", "dora"):
@@ -362,7 +364,7 @@ async def test_the_cap_holds_when_two_subscriptions_are_read_at_once(world):
     assert len(denied) == 1
 
 
-async def test_contacts_that_could_not_be_read_are_not_followed_later_unasked(world):
+async def test_a_failed_contact_subscription_is_not_completed_later(world):
     node, ana, bob = await meet(world)
     node.node.viewing.unsubscribe(bob.connection.outbox, ["ana"])
     world.ledger.away = True
@@ -379,8 +381,8 @@ def follow_each_other(a, b):
     return [RelationRow("follow", a, b), RelationRow("follow", b, a)]
 
 
-async def test_fifty_contacts_of_a_viewer_are_kept_once(world):
-    """What is watched and what stands between the two are the same ids: neither has room of its own."""
+async def test_the_subscribed_ids_of_a_viewer_share_memory_with_its_pair_facts(world):
+    """Subscriptions and pair facts use the same tuple of ids."""
     node = await world.start("n1")
     names = [f"u{number}" for number in range(50)]
     await world.ledger.apply([RelationRow("contact", "bob", name) for name in names])

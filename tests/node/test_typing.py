@@ -1,4 +1,4 @@
-"""Scenarios I: typing is passed on, and kept nowhere."""
+"""Situations I: typing is delivered and never stored."""
 
 import pytest
 from tests.node.scenes import meet
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def type_to(client, *, to=None, room=None, typing=True):
-    """As a gateway does it: typing is activity."""
+    """As the transport does: typing is also activity."""
     client.act()
     node = client.node
     await node.run(node.node.viewing.type(client.connection, to, room, typing=typing))
@@ -26,7 +26,7 @@ def heard(client):
     ]
 
 
-async def test_i1_viewers_are_told_for_how_long_and_no_stop_is_needed(world):
+async def test_i1_a_typing_frame_has_a_duration_and_needs_no_stop(world):
     node, ana, bob = await meet(world)
     await type_to(ana, to="bob")
     ana.vanish()
@@ -34,7 +34,7 @@ async def test_i1_viewers_are_told_for_how_long_and_no_stop_is_needed(world):
     assert heard(bob) == [("ana", "bob", 6)]
 
 
-async def test_an_early_end_is_passed_on_once(world):
+async def test_an_early_end_of_typing_is_sent_once(world):
     _, ana, bob = await meet(world)
     await type_to(ana, to="bob")
     await type_to(ana, to="bob", typing=False)
@@ -42,7 +42,7 @@ async def test_an_early_end_is_passed_on_once(world):
     assert heard(bob) == [("ana", "bob", 6), ("ana", "bob", 0)]
 
 
-async def test_i2_the_invisible_type_for_nobody(world):
+async def test_i2_typing_of_an_invisible_user_is_not_delivered(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await type_to(ana, to="bob")
@@ -61,7 +61,7 @@ async def test_i2_members_who_may_not_see_the_typist_receive_nothing(world):
     assert heard(eve) == []
 
 
-async def test_i3_to_reaches_only_that_users_sockets_that_watch_the_typist(world):
+async def test_i3_typing_to_a_user_reaches_only_their_sockets_that_watch_the_typist(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     watching, blind = world.client("bob", "watching"), world.client("bob", "blind")
@@ -76,7 +76,7 @@ async def test_i3_to_reaches_only_that_users_sockets_that_watch_the_typist(world
     assert heard(blind) == heard(cy) == []
 
 
-async def test_i4_faster_than_every_two_seconds_is_conflated_and_never_punished(world):
+async def test_i4_typing_faster_than_every_two_seconds_is_coalesced_without_a_penalty(world):
     _, ana, bob = await meet(world)
     for _ in range(50):
         await type_to(ana, to="bob")
@@ -85,7 +85,7 @@ async def test_i4_faster_than_every_two_seconds_is_conflated_and_never_punished(
     assert ana.connected
 
 
-async def test_i5_who_is_not_a_member_is_refused_with_a_code(world):
+async def test_i5_typing_in_a_room_by_a_non_member_is_refused(world):
     node, ana, bob = await meet(world)
     with pytest.raises(ProtocolError) as refusal:
         await node.node.viewing.type(ana.connection, None, "r1", typing=True)
@@ -98,7 +98,7 @@ async def test_i5_who_is_not_a_member_is_refused_with_a_code(world):
     assert refusal.value.code == "not_mutual_followers"
 
 
-async def test_who_is_no_member_any_more_hears_nothing(world):
+async def test_a_removed_room_member_gets_no_typing(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
     await node.node.viewing.open_room(bob.connection, "r1")
@@ -108,7 +108,7 @@ async def test_who_is_no_member_any_more_hears_nothing(world):
     assert heard(bob) == []
 
 
-async def test_i6_typing_is_activity(world):
+async def test_i6_typing_counts_as_activity(world):
     node, ana, bob = await meet(world)
     await world.sleep(305)
     assert bob.last("ana").status == "away"
@@ -117,7 +117,7 @@ async def test_i6_typing_is_activity(world):
     assert bob.last("ana").status == "online"
 
 
-async def test_i6_typing_that_arrives_after_the_end_revives_nobody(world):
+async def test_i6_typing_after_a_sign_out_does_not_revive_the_session(world):
     node, ana, bob = await meet(world)
     connection = ana.connection
     await ana.bye()
@@ -128,7 +128,7 @@ async def test_i6_typing_that_arrives_after_the_end_revives_nobody(world):
     assert world.stored("ana") is None
 
 
-async def test_i7_nothing_is_stored(world):
+async def test_i7_typing_is_not_stored(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     before = world.store.snapshot()
@@ -142,7 +142,7 @@ async def test_i7_nothing_is_stored(world):
     assert world.ledger.people == calls
 
 
-async def test_messages_between_nodes_are_best_effort(world):
+async def test_lost_messages_between_nodes_lose_only_single_typing_frames(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -159,7 +159,7 @@ async def test_messages_between_nodes_are_best_effort(world):
     assert len(heard(far)) == 1
 
 
-async def test_who_unsubscribes_while_it_is_passed_on_hears_nothing(world):
+async def test_a_viewer_who_unsubscribes_during_delivery_gets_no_typing(world):
     node, ana, bob = await meet(world)
     look = node.node.records.read
 
@@ -173,7 +173,7 @@ async def test_who_unsubscribes_while_it_is_passed_on_hears_nothing(world):
     assert heard(bob) == []
 
 
-async def test_who_cannot_be_shown_to_be_a_member_any_more_hears_nothing(world):
+async def test_a_viewer_whose_membership_cannot_be_verified_gets_no_typing(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
     await node.node.viewing.open_room(bob.connection, "r1")

@@ -1,4 +1,4 @@
-"""What a back end does to a user, on one node and on several: disconnect, revoke, delete (J7)."""
+"""Operations of a back end on a user, on one node and on several: disconnect, revoke, delete (J7)."""
 
 import pytest
 from tests.node.scenes import Stalled, meet
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def two_nodes(world):
-    """Ana on n1; bob on n2 looks at her, and so does her friend cy on n1."""
+    """Ana on n1; bob on n2 and her friend cy on n1 watch her."""
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob", "cy")
     ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
@@ -61,7 +61,7 @@ async def test_one_device_can_be_disconnected_and_the_others_stay(world):
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_disconnect_whose_message_is_lost_arrives_by_the_record(world):
+async def test_a_disconnect_takes_effect_by_the_record_if_its_message_is_lost(world):
     _, n2, ana, bob, _ = await two_nodes(world)
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
         await n2.run(n2.node.admin.disconnect("ana", None))
@@ -71,7 +71,7 @@ async def test_a_disconnect_whose_message_is_lost_arrives_by_the_record(world):
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_who_is_disconnected_may_come_back(world):
+async def test_a_disconnected_user_may_reconnect(world):
     n1, _, ana, bob, _ = await two_nodes(world)
     await n1.run(n1.node.admin.disconnect("ana", None))
     await world.sleep(0.5)
@@ -80,7 +80,7 @@ async def test_who_is_disconnected_may_come_back(world):
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_disconnecting_a_stranger_leaves_nothing(world):
+async def test_disconnecting_an_unknown_user_creates_no_record(world):
     n1 = await world.start("n1")
     await n1.run(n1.node.admin.disconnect("nobody", None))
     await world.sleep(5)
@@ -91,7 +91,7 @@ async def test_disconnecting_a_stranger_leaves_nothing(world):
 # --- Revoke
 
 
-async def test_revoking_closes_what_older_tokens_opened_on_every_node_and_nothing_else(world):
+async def test_revoking_closes_only_connections_of_older_tokens_on_every_node(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     before = world.now
     await world.sleep(1)
@@ -106,7 +106,7 @@ async def test_revoking_closes_what_older_tokens_opened_on_every_node_and_nothin
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_revocation_whose_message_is_lost_arrives_by_the_ledger_within_two_seconds(world):
+async def test_a_revocation_takes_effect_by_the_ledger_within_two_seconds_if_its_message_is_lost(world):
     _, n2, ana, _, _ = await two_nodes(world)
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
         await n2.run(n2.node.admin.revoke("ana", world.now))
@@ -116,7 +116,7 @@ async def test_a_revocation_whose_message_is_lost_arrives_by_the_ledger_within_t
     assert ana.closed_with[0][0] - revoked <= 2_000
 
 
-async def test_who_comes_back_with_a_new_token_within_grace_was_never_gone(world):
+async def test_a_revoked_user_who_returns_with_a_new_token_within_grace_is_never_shown_offline(world):
     n1, _, ana, bob, _ = await two_nodes(world)
     await n1.run(n1.node.admin.revoke("ana", world.now))
     await world.sleep(1)
@@ -126,7 +126,7 @@ async def test_who_comes_back_with_a_new_token_within_grace_was_never_gone(world
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_node_that_starts_later_knows_what_is_void(world):
+async def test_a_node_that_starts_later_knows_earlier_revocations(world):
     n1 = await world.start("n1")
     before = world.now
     await n1.run(n1.node.admin.revoke("ana", before))
@@ -145,7 +145,7 @@ async def test_the_later_of_two_revocations_counts(world):
     assert n1.node.admin.revocations.is_void("ana", before - 1)
 
 
-async def test_a_revocation_that_the_ledger_does_not_take_is_none(world):
+async def test_a_revocation_that_cannot_be_written_has_no_effect(world):
     n1, _, ana, _, _ = await two_nodes(world)
     world.ledger.away = True
     with pytest.raises(Unavailable):
@@ -155,7 +155,7 @@ async def test_a_revocation_that_the_ledger_does_not_take_is_none(world):
     assert not n1.node.admin.revocations.is_void("ana", 0)
 
 
-async def test_while_the_ledger_is_away_what_is_known_to_be_void_stays_so_and_nobody_else_is_locked_out(world):
+async def test_during_a_ledger_outage_known_revocations_hold_and_other_tokens_are_accepted(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.admin.revoke("zoe", world.now))
     await world.sleep(2)
@@ -170,7 +170,7 @@ async def test_while_the_ledger_is_away_what_is_known_to_be_void_stays_so_and_no
     assert n2.node.admin.revocations.whole
 
 
-async def test_what_was_revoked_while_a_node_could_not_read_the_ledger_is_heard_by_message(world):
+async def test_a_revocation_reaches_a_node_that_cannot_read_the_ledger_by_message(world):
     n1, n2, ana, _, _ = await two_nodes(world)
 
     async def away(*_, **__):
@@ -189,12 +189,12 @@ async def test_what_was_revoked_while_a_node_could_not_read_the_ledger_is_heard_
     n1.node.access._ledger, n1.node.admin.revocations._ledger = real
 
 
-async def test_rows_missed_by_a_node_that_was_cut_off_for_long_are_read_when_it_returns(world):
+async def test_revocations_missed_by_a_frozen_node_are_read_when_it_resumes(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     n1.freeze()
     before = world.now
     await n2.run(n2.node.admin.revoke("ana", before))
-    world.ledger._changes.clear()  # long enough for everybody to have forgotten them
+    world.ledger._changes.clear()  # all rows have expired
     n1.thaw()
     n1.node.access._feed.read_at = float("-inf")
     await world.sleep(5)
@@ -202,7 +202,7 @@ async def test_rows_missed_by_a_node_that_was_cut_off_for_long_are_read_when_it_
     assert codes(ana) == [4401]
 
 
-async def test_old_rows_go_when_every_token_they_mean_has_expired(world):
+async def test_revocation_rows_are_removed_when_all_affected_tokens_have_expired(world):
     n1 = await world.start("n1", settings=node_settings(world.settings, token_max_ttl=600.0))
     await n1.run(n1.node.admin.revoke("ana", world.now))
     await world.sleep(605)
@@ -233,7 +233,7 @@ def nothing_is_left_of(world, user):
 
 
 @pytest.mark.parametrize("through", ["n1", "n2"])
-async def test_j7_a_deleted_user_is_gone_everywhere(world, through):
+async def test_j7_a_deleted_user_is_removed_from_nodes_store_and_ledger(world, through):
     n1, n2, ana, bob, cy = await two_nodes(world)
     tablet = world.client("ana", "tablet")
     await tablet.connect(n2)
@@ -269,7 +269,7 @@ async def test_j7_a_deleted_user_is_gone_everywhere(world, through):
     nothing_is_left_of(world, "ana")
 
 
-async def test_viewers_hear_of_a_deletion_although_every_message_is_lost(world):
+async def test_viewers_see_a_deletion_even_if_every_message_is_lost(world):
     _, n2, ana, bob, cy = await two_nodes(world)
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
         await deleted(world, n2)
@@ -279,7 +279,7 @@ async def test_viewers_hear_of_a_deletion_although_every_message_is_lost(world):
     assert cy.saw("ana") == ["online", "offline"]
 
 
-async def test_a_deleted_user_who_returns_is_new_and_newer_for_viewers(world):
+async def test_a_deleted_user_who_returns_starts_anew_with_a_higher_version(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
@@ -301,7 +301,7 @@ async def test_a_deleted_user_who_returns_is_new_and_newer_for_viewers(world):
     assert world.ledger.people["ana"].choice.custom == Custom("back")
 
 
-async def test_a_user_deleted_twice_is_deleted(world):
+async def test_deleting_a_user_twice_succeeds(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     await deleted(world, n1)
     await world.sleep(2)
@@ -314,7 +314,7 @@ async def test_a_user_deleted_twice_is_deleted(world):
     nothing_is_left_of(world, "ana")
 
 
-async def test_an_offline_user_is_deleted_too(world):
+async def test_an_offline_user_can_be_deleted(world):
     n1, _, ana, bob, _ = await two_nodes(world)
     ana.close()
     await world.sleep(60)
@@ -326,8 +326,8 @@ async def test_an_offline_user_is_deleted_too(world):
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_commit_that_was_under_way_does_not_bring_the_user_back(world):
-    """n1 decides by what it knew; its batch arrives after the deletion."""
+async def test_a_commit_in_flight_during_a_deletion_does_not_restore_the_user(world):
+    """n1 decides by its old record; its batch arrives after the deletion."""
     n1, n2, ana, _, _ = await two_nodes(world)
     slow = Stalled(n1.faulty, "commit")
     task = n1.freezer.spawn(n1.node.sessions.set_mode("ana", Mode.BUSY, None, saved=False), "late")
@@ -346,7 +346,7 @@ async def test_a_commit_that_was_under_way_does_not_bring_the_user_back(world):
 
 
 @pytest.mark.parametrize("fault", [Fault.LATE, Fault.EXECUTED, Fault.NOT_EXECUTED])
-async def test_commits_of_unknown_outcome_around_a_deletion_bring_nothing_back(world, fault):
+async def test_commits_of_unknown_outcome_around_a_deletion_restore_nothing(world, fault):
     n1, n2, ana, _, _ = await two_nodes(world)
     with world.faults.during(Rule(fault, calls=("commit",), probability=0.6)):
         ana.rest()
@@ -362,7 +362,7 @@ async def test_commits_of_unknown_outcome_around_a_deletion_bring_nothing_back(w
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_recorder_that_flushes_late_writes_nothing_back(world, monkeypatch):
+async def test_a_late_ledger_flush_does_not_restore_a_deleted_user(world, monkeypatch):
     n1, n2, ana, _, _ = await two_nodes(world)
     flush = n1.node.records.ledger_writer.flush
 
@@ -381,7 +381,7 @@ async def test_a_recorder_that_flushes_late_writes_nothing_back(world, monkeypat
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_shard_that_lost_the_deletion_gets_it_back(world):
+async def test_a_deletion_lost_by_a_rollback_is_restored(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     world.faults.remember()
@@ -394,7 +394,7 @@ async def test_a_shard_that_lost_the_deletion_gets_it_back(world):
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_deletion_while_the_store_is_away_is_finished_when_it_is_back(world):
+async def test_a_deletion_during_a_store_outage_completes_afterwards(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
@@ -406,7 +406,7 @@ async def test_a_deletion_while_the_store_is_away_is_finished_when_it_is_back(wo
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_deletion_that_its_node_did_not_live_to_finish_is_finished_by_another(world):
+async def test_a_deletion_interrupted_by_a_node_death_is_completed_by_another_node(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
@@ -420,7 +420,7 @@ async def test_a_deletion_that_its_node_did_not_live_to_finish_is_finished_by_an
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_deletion_that_the_ledger_does_not_take_is_none(world):
+async def test_a_deletion_that_cannot_be_written_has_no_effect(world):
     n1, _, ana, bob, _ = await two_nodes(world)
     world.ledger.away = True
     with pytest.raises(Unavailable):
@@ -431,8 +431,8 @@ async def test_a_deletion_that_the_ledger_does_not_take_is_none(world):
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_beat_with_an_old_token_does_not_bring_the_user_back(world):
-    """n1 has not heard of the deletion when the beat passes its door."""
+async def test_a_heartbeat_with_an_old_token_does_not_restore_a_deleted_user(world):
+    """n1 does not know the deletion yet when it accepts the heartbeat."""
     n1, n2, ana, _, _ = await two_nodes(world)
     issued = world.now - 1
     with world.faults.during(Rule(Fault.MESSAGE_LOST), Rule(Fault.TAIL_SILENCE, node="n1")):
@@ -443,7 +443,7 @@ async def test_a_beat_with_an_old_token_does_not_bring_the_user_back(world):
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_beat_that_passed_the_door_before_the_deletion_does_not_bring_the_user_back(world):
+async def test_a_heartbeat_authorised_before_the_deletion_does_not_restore_the_user(world):
     n1, _, _, _, _ = await two_nodes(world)
     issued = world.now - 1
     await deleted(world, n1)
@@ -453,7 +453,7 @@ async def test_a_beat_that_passed_the_door_before_the_deletion_does_not_bring_th
     nothing_is_left_of(world, "ana")
 
 
-async def test_on_an_embedded_node_a_kill_right_after_a_deletion_leaves_no_last_seen(world):
+async def test_a_kill_of_an_embedded_node_directly_after_a_deletion_leaves_no_last_seen(world):
     world.settings = node_settings(world.settings, embedded=True)
     node, ana, bob = await meet(world)
     await world.sleep(3)
@@ -464,17 +464,17 @@ async def test_on_an_embedded_node_a_kill_right_after_a_deletion_leaves_no_last_
     assert "ana" not in world.ledger.people
 
 
-def test_what_a_deleted_user_chose_is_not_taken_for_lost():
+def test_choices_of_a_deleted_user_are_not_treated_as_lost():
     person = Person("ana", 0)
     person.record.adopt(b"1", Presence(version=5, mode=Mode.BUSY, chosen=5))
     person.record.adopt(b"2", Presence(version=9, erased_at=8))
     assert person.record.store_lacks is None
     person.record.adopt(b"3", Presence(version=12, mode=Mode.AWAY, chosen=12, erased_at=8))
     person.record.adopt(b"4", Presence(version=13, erased_at=8))
-    assert person.record.store_lacks is not None  # this one the store did lose
+    assert person.record.store_lacks is not None  # this change was really lost by the store
 
 
-async def test_a_choice_that_was_lost_before_the_deletion_is_not_made_again(world):
+async def test_a_mode_lost_before_the_deletion_is_not_restored(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     person = n1.node.context.people.find("ana")
@@ -484,7 +484,7 @@ async def test_a_choice_that_was_lost_before_the_deletion_is_not_made_again(worl
     nothing_is_left_of(world, "ana")
 
 
-async def test_what_is_told_about_a_deletion_is_told_once_per_friend(world):
+async def test_a_deletion_writes_one_change_per_friend(world):
     n1 = await world.start("n1")
     await world.befriend("ana", "bob")
     head = await world.ledger.changes_head()

@@ -1,4 +1,4 @@
-"""Scenarios G: what people decide about being seen holds at once, for everybody it concerns and for nobody else."""
+"""Situations G: privacy choices take effect at once, for all affected viewers and no others."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ async def decide(node, user, edit):
 
 
 async def see(node, viewer, target):
-    """What REST says, `as_of` aside."""
+    """The REST answer without `as_of`."""
     [status] = await node.node.viewing.statuses(viewer, [target])
     return {key: value for key, value in msgspec.json.decode(status).items() if key != "as_of"}
 
@@ -44,7 +44,7 @@ def offline(user, last_seen):
 
 
 async def busy_life(world, node, client, seconds=100):
-    """Whatever a hidden user may do."""
+    """Everything a hidden user may do."""
     await node.node.sessions.set_mode(client.user, Mode.BUSY, None)
     await node.node.sessions.set_custom(client.user, Custom("secret"))
     second = world.client(client.user, "second")
@@ -57,11 +57,11 @@ async def busy_life(world, node, client, seconds=100):
     await world.sleep(1)
 
 
-# --- Blocks --------------------------------------------------------------------------------------------------------------
+# --- Blocks
 
 
 @pytest.mark.parametrize("blocker", ["ana", "bob"])
-async def test_g1_a_block_is_plain_offline_then_silence_whoever_placed_it(world, blocker):
+async def test_g1_a_block_shows_one_offline_and_then_nothing_on_both_sides(world, blocker):
     node, ana, bob = await meet(world)
     blocked = "bob" if blocker == "ana" else "ana"
     await ana.watch("bob")
@@ -84,7 +84,7 @@ async def test_g1_a_block_is_plain_offline_then_silence_whoever_placed_it(world,
     assert bob.saw("ana") == ana.saw("bob") == ["online"]
 
 
-async def test_a_blocked_viewer_gets_on_every_exit_what_one_who_signed_out_would_give(world):
+async def test_a_blocked_viewer_gets_the_same_answers_everywhere_as_after_a_sign_out(world):
     node, ana, bob = await meet(world)
     other = World(shards=4)
     try:
@@ -104,7 +104,7 @@ async def test_a_blocked_viewer_gets_on_every_exit_what_one_who_signed_out_would
         await other.close()
 
 
-async def test_who_was_offline_when_blocked_was_last_seen_truly_then(world):
+async def test_blocking_an_offline_user_keeps_their_true_last_seen(world):
     node, ana, bob = await meet(world)
     await ana.bye()
     left = world.now
@@ -118,7 +118,7 @@ async def test_who_was_offline_when_blocked_was_last_seen_truly_then(world):
     assert await see(node, "bob", "ana") == before == offline("ana", pytest.approx(left, abs=5))
 
 
-async def test_a_blocked_stranger_is_a_stranger(world):
+async def test_a_blocked_stranger_is_shown_as_any_stranger(world):
     node, ana, bob = await meet(world)
     eve, may = world.client("eve"), world.client("may")
     for client in (eve, may):
@@ -130,7 +130,7 @@ async def test_a_blocked_stranger_is_a_stranger(world):
     assert len(eve.frames) == len(may.frames)
 
 
-async def test_a_block_between_strangers_holds_when_they_become_friends(world):
+async def test_a_block_between_strangers_stays_in_force_when_they_become_friends(world):
     node, ana, bob = await meet(world)
     eve = world.client("eve")
     await eve.connect(node)
@@ -144,7 +144,7 @@ async def test_a_block_between_strangers_holds_when_they_become_friends(world):
     assert eve.saw("ana") == ["offline"]
 
 
-async def test_g2_a_lost_relation_beats_a_block(world):
+async def test_g2_a_removed_relation_takes_precedence_over_a_block(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
     await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
@@ -153,8 +153,8 @@ async def test_g2_a_lost_relation_beats_a_block(world):
     assert await see(node, "bob", "ana") == offline("ana", None)
 
 
-async def test_two_blocks_are_one_until_both_are_gone(world):
-    """The later one began while the other stood: it goes on with what that one froze."""
+async def test_mutual_blocks_hide_until_both_are_lifted(world):
+    """The later block began during the other: it keeps the last seen that the other froze."""
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
     hidden = await see(node, "bob", "ana")
@@ -171,7 +171,7 @@ async def test_two_blocks_are_one_until_both_are_gone(world):
     assert bob.saw("ana") == ["online"]
 
 
-async def test_blocking_twice_and_unblocking_nobody_changes_nothing(world):
+async def test_blocking_twice_and_unblocking_an_unblocked_user_change_nothing(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.unblock("ana", "bob")
     await node.node.viewing.block("ana", "bob")
@@ -197,10 +197,10 @@ async def test_a_blocked_contact_stays_in_the_list_of_contacts_as_offline(world)
     assert newcomer.last("ana").value == bob.last("ana").value
 
 
-# --- Visibility ----------------------------------------------------------------------------------------------------------
+# --- Visibility
 
 
-async def test_g3_everyone_shows_strangers_and_contacts_takes_it_from_them_alone(world):
+async def test_g3_visibility_everyone_shows_to_strangers_and_contacts_hides_only_from_them(world):
     node, ana, bob = await meet(world)
     eve = world.client("eve")
     await eve.connect(node)
@@ -216,11 +216,11 @@ async def test_g3_everyone_shows_strangers_and_contacts_takes_it_from_them_alone
     assert bob.frames == []
     await decide(node, "ana", EVERYONE)
     await world.sleep(0.1)
-    assert eve.saw("ana") == ["online", "offline", "online"]  # granted once, it is remembered
+    assert eve.saw("ana") == ["online", "offline", "online"]  # already granted: remembered
     assert bob.frames == []
 
 
-async def test_a_blocked_stranger_of_everyone_looks_at_one_who_signed_out(world):
+async def test_a_blocked_stranger_sees_a_user_of_visibility_everyone_as_signed_out(world):
     node, ana, bob = await meet(world)
     eve = world.client("eve")
     await eve.connect(node)
@@ -236,7 +236,7 @@ async def test_a_blocked_stranger_of_everyone_looks_at_one_who_signed_out(world)
     assert again.last("ana").value == eve.last("ana").value
 
 
-async def test_nobody_is_signed_out_at_that_moment_for_everybody_and_comes_back_as_now(world):
+async def test_visibility_nobody_looks_like_a_sign_out_and_its_end_shows_the_current_status(world):
     node, ana, bob = await meet(world)
     await world.sleep(5)
     await decide(node, "ana", NOBODY)
@@ -258,7 +258,7 @@ async def test_nobody_is_signed_out_at_that_moment_for_everybody_and_comes_back_
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_block_placed_while_nobody_sees_outlasts_it_with_the_earlier_moment(world):
+async def test_a_block_placed_during_visibility_nobody_keeps_its_earlier_time(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NOBODY)
     hidden = await see(node, "bob", "ana")
@@ -272,7 +272,7 @@ async def test_a_block_placed_while_nobody_sees_outlasts_it_with_the_earlier_mom
     assert bob.shown == {}
 
 
-async def test_a_block_lifted_while_nobody_sees_leaves_the_moment_of_the_block(world):
+async def test_a_block_lifted_during_visibility_nobody_keeps_the_time_of_the_block(world):
     node, ana, bob = await meet(world)
     await world.befriend("ana", "cy")
     await node.node.viewing.block("ana", "bob")
@@ -293,7 +293,7 @@ async def test_a_block_lifted_while_nobody_sees_leaves_the_moment_of_the_block(w
     assert await see(node, "bob", "ana") == await see(node, "cy", "ana") != hidden
 
 
-async def test_invisible_and_blocked_is_hidden_since_the_first_of_them(world):
+async def test_an_invisible_and_blocked_user_is_hidden_since_the_earlier_time(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hidden = await see(node, "bob", "ana")
@@ -307,7 +307,7 @@ async def test_invisible_and_blocked_is_hidden_since_the_first_of_them(world):
     assert bob.shown == {}
 
 
-async def test_shared_rooms_count_only_where_the_operator_says_so(world):
+async def test_shared_rooms_relate_users_only_if_configured(world):
     node, ana, bob = await meet(world)
     open_house = World(shards=4, settings=node_settings(world.settings, shares_room="on"))
     eve = open_house.client("eve")
@@ -334,10 +334,10 @@ async def test_shared_rooms_count_only_where_the_operator_says_so(world):
         await open_house.close()
 
 
-# --- Last seen -----------------------------------------------------------------------------------------------------------
+# --- Last seen
 
 
-async def test_g9_who_hides_last_seen_gets_buckets_for_others(world):
+async def test_g9_a_viewer_who_hides_their_last_seen_sees_only_buckets_of_others(world):
     node, ana, bob = await meet(world)
     await ana.bye()
     await world.sleep(5)
@@ -353,7 +353,7 @@ async def test_g9_who_hides_last_seen_gets_buckets_for_others(world):
     assert bob.last("ana").value == exact.value
 
 
-async def test_who_does_not_share_is_seen_without_times_by_everybody(world):
+async def test_a_user_who_hides_last_seen_is_shown_without_times(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NO_TIMES)
     await world.sleep(0.1)
@@ -363,7 +363,7 @@ async def test_who_does_not_share_is_seen_without_times_by_everybody(world):
     assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").bucket) == ("offline", None, "recently")
 
 
-async def test_a_blocked_viewer_of_one_who_does_not_share_gets_the_bucket_of_that_moment(world):
+async def test_a_blocked_viewer_of_a_user_who_hides_last_seen_gets_the_bucket_at_the_block(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NO_TIMES)
     await node.node.viewing.block("ana", "bob")
@@ -372,8 +372,8 @@ async def test_a_blocked_viewer_of_one_who_does_not_share_gets_the_bucket_of_tha
     assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
 
 
-async def test_buckets_grow_old_for_those_who_hide_as_for_those_who_are_gone():
-    """At midnight, both at once; what a hidden user does in between moves nothing."""
+async def test_buckets_of_hidden_users_age_like_those_of_offline_users():
+    """At midnight, both at once; activity of the hidden user has no effect."""
     world = World(start=20_000 * DAY - 60_000)
     try:
         node = await world.start("n1")
@@ -402,7 +402,7 @@ async def test_buckets_grow_old_for_those_who_hide_as_for_those_who_are_gone():
         await world.close()
 
 
-async def test_the_leaderboard_orders_by_what_is_shown_and_by_nothing_else(world):
+async def test_the_leaderboard_is_ordered_only_by_what_the_viewer_sees(world):
     node = await world.start("n1")
     friends = [f"f{number}" for number in range(6)]
     await world.ledger.apply([RelationRow("contact", "bob", friend) for friend in friends])
@@ -414,11 +414,11 @@ async def test_the_leaderboard_orders_by_what_is_shown_and_by_nothing_else(world
     assert board == ["f0", "f1", "f5", "f3", "f2", "f4"]
 
 
-# --- Everywhere at once --------------------------------------------------------------------------------------------------
+# --- All nodes and outputs
 
 
 @pytest.mark.parametrize("hiding", ["block", "nobody", "unfollow", "no times", "everyone"])
-async def test_g8_every_connection_and_rest_give_the_same_view_on_every_node(world, hiding):
+async def test_g8_websocket_and_rest_show_the_same_view_on_every_node(world, hiding):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far, fresh = world.client("bob", "far"), world.client("bob", "fresh")
@@ -454,7 +454,7 @@ CHANGES = ("block", "nobody", "unfollow", "to contacts")
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_g10_when_the_message_is_lost_the_other_node_cuts_the_viewer_within_two_seconds(world, change):
+async def test_g10_if_the_message_is_lost_another_node_hides_the_user_within_two_seconds(world, change):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     viewer = "eve" if change == "to contacts" else "bob"
@@ -480,10 +480,10 @@ async def test_g10_when_the_message_is_lost_the_other_node_cuts_the_viewer_withi
 
 
 async def lost(_message):
-    """A message that nobody gets."""
+    """A message that is lost."""
 
 
-async def test_with_the_message_the_other_node_knows_at_once(world):
+async def test_with_the_message_another_node_applies_a_block_at_once(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -498,11 +498,11 @@ async def test_with_the_message_the_other_node_knows_at_once(world):
     assert far.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_g7_what_was_published_before_the_block_is_not_delivered_after_it(world):
+async def test_g7_a_change_published_before_a_block_is_not_delivered_after_it(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     bob.forget()
-    # The first goes out at once, the second waits for the end of the tick.
+    # The first is sent at once, the second waits for the end of the tick.
     await node.node.sessions.set_mode("ana", Mode.AWAY, None, saved=False)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None, saved=False)
     await node.node.viewing.block("ana", "bob")
@@ -510,7 +510,7 @@ async def test_g7_what_was_published_before_the_block_is_not_delivered_after_it(
     assert bob.saw("ana") == ["away", "offline"]
 
 
-async def test_g11_what_waits_for_a_slow_reader_is_never_sent_after_a_block(world):
+async def test_g11_a_change_waiting_for_a_slow_reader_is_not_sent_after_a_block(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     bob.forget()
@@ -526,7 +526,7 @@ async def test_g11_what_waits_for_a_slow_reader_is_never_sent_after_a_block(worl
     assert "secret" not in repr(bob.frames)
 
 
-async def test_unaffected_viewers_get_nothing(world):
+async def test_a_block_sends_nothing_to_unaffected_viewers(world):
     node, ana, bob = await meet(world)
     await world.befriend("ana", "cy")
     cy = world.client("cy")
@@ -544,7 +544,7 @@ async def test_unaffected_viewers_get_nothing(world):
     assert cy.frames == []
 
 
-async def test_f6_oneself_is_the_truth_however_one_hides(world):
+async def test_f6_users_see_their_own_true_status_however_they_hide(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NOBODY)
     await decide(node, "ana", NO_TIMES)
@@ -554,8 +554,8 @@ async def test_f6_oneself_is_the_truth_however_one_hides(world):
     assert ana.last("ana").since is not None
 
 
-async def test_f9_contacts_follow_the_graph_also_to_one_who_blocks(world):
-    """The new contact appears as one who was offline, for that is what it looks like."""
+async def test_f9_a_contact_subscription_includes_a_new_contact_who_blocks_the_viewer(world):
+    """The new contact appears offline, as a blocking user looks."""
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
     cy = world.client("cy")
@@ -569,11 +569,11 @@ async def test_f9_contacts_follow_the_graph_also_to_one_who_blocks(world):
     assert bob.saw("cy") == ["offline", "online"]
 
 
-# --- Typing --------------------------------------------------------------------------------------------------------------
+# --- Typing
 
 
 @pytest.mark.parametrize("hiding", ["ana blocks", "bob blocks", "nobody", "no times"])
-async def test_i2_who_hides_types_for_nobody_and_gets_no_other_answer(world, hiding):
+async def test_i2_typing_of_a_hidden_user_is_dropped_with_the_normal_answer(world, hiding):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
     await node.node.viewing.open_room(bob.connection, "r1")
@@ -600,10 +600,10 @@ async def test_typing_to_a_blocked_stranger_is_refused_as_to_any_stranger(world)
     assert sentences[0] == sentences[1]
 
 
-# --- When the ledger is away -----------------------------------------------------------------------------------------------
+# --- Ledger outages
 
 
-async def test_while_the_ledger_is_away_nothing_is_decided_and_what_holds_goes_on_holding(world):
+async def test_during_a_ledger_outage_blocks_stay_in_force_and_cannot_be_changed(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
     bob.forget()
@@ -622,8 +622,8 @@ async def test_while_the_ledger_is_away_nothing_is_decided_and_what_holds_goes_o
     assert await see(node, "cy", "ana") == offline("ana", None)
 
 
-async def test_a_preference_that_cannot_be_read_again_hides_until_it_can(world):
-    """Heard that something changed, but not what: nobody sees, and the next look heals it."""
+async def test_a_preference_that_cannot_be_reread_hides_the_user_until_it_can(world):
+    """The node knows that a preference changed, but not how: it hides the user until the next read succeeds."""
     node, ana, bob = await meet(world)
     preferences = world.ledger.preferences
     away = True

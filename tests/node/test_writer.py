@@ -1,4 +1,4 @@
-"""One batch in flight per shard, and no doubt left behind."""
+"""One batch in flight per shard, and every unknown outcome is resolved."""
 
 import asyncio
 from itertools import islice
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 class Desk:
-    """A writer with everything around it."""
+    """A writer with its store, lease and metrics."""
 
     def __init__(self, *, embedded=False):
         loop = asyncio.get_running_loop()
@@ -45,6 +45,9 @@ class Desk:
 
     def on_loss(self, shard, row, asked=None):
         self.losses.append((shard, row))
+
+    def on_writable(self, shard):
+        """No session is held here."""
 
     def on_remote_change(self, person):
         raise AssertionError("a writer reads no records")
@@ -72,18 +75,18 @@ async def desk():
 
 
 def renew(desk):
-    """As a lease does every few seconds."""
+    """As a lease renewal does every few seconds."""
     desk.standing.renewed = asyncio.get_running_loop().time()
 
 
-async def test_a_write_is_taken_or_answers_what_is_there(desk):
+async def test_a_write_succeeds_or_returns_the_current_record(desk):
     renew(desk)
     assert await desk.write(None, record(1)) == Written()
     assert await desk.write(None, record(2)) == Conflict(record(1))
     assert await desk.write(record(1), record(2)) == Written()
 
 
-async def test_what_comes_together_goes_together(desk):
+async def test_writes_of_one_loop_iteration_are_one_batch(desk):
     renew(desk)
     users = [user for user in (f"u{number}" for number in range(200)) if shard_of(user, 2) == 0]
     await asyncio.gather(*(desk.write(None, record(1), user) for user in users))
@@ -91,7 +94,7 @@ async def test_what_comes_together_goes_together(desk):
     assert desk.metrics.commits == 1
 
 
-async def test_what_an_embedded_store_is_given_is_written_without_a_task_of_its_own():
+async def test_a_write_to_an_embedded_store_needs_no_task():
     desk = Desk(embedded=True)
     renew(desk)
     before = asyncio.all_tasks()
@@ -105,7 +108,7 @@ async def test_what_an_embedded_store_is_given_is_written_without_a_task_of_its_
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
-async def test_a_doubt_is_resolved_before_the_next_batch(desk, fault):
+async def test_an_unknown_outcome_is_resolved_before_the_next_batch(desk, fault):
     renew(desk)
     await desk.write(None, record(1))
     with desk.faults.during(Rule(fault, calls=("commit",), times=1, reach=50)):
@@ -119,7 +122,7 @@ async def test_a_doubt_is_resolved_before_the_next_batch(desk, fault):
     assert desk.losses == []
 
 
-async def test_a_late_batch_is_barred_also_when_nothing_else_is_written(desk):
+async def test_a_late_batch_is_fenced_off_even_without_another_write(desk):
     renew(desk)
     await desk.write(None, record(1))
     with desk.faults.during(Rule(Fault.LATE, calls=("commit",), times=1, reach=50)):
@@ -129,7 +132,7 @@ async def test_a_late_batch_is_barred_also_when_nothing_else_is_written(desk):
     assert desk.stored() == record(1)
 
 
-async def test_a_doubt_is_asked_about_until_there_is_an_answer(desk):
+async def test_an_unknown_outcome_is_resolved_repeatedly_until_the_store_answers(desk):
     renew(desk)
     await desk.write(None, record(1))
     cut = desk.faults.on(Rule(Fault.SILENCE))
@@ -146,7 +149,7 @@ async def test_a_doubt_is_asked_about_until_there_is_an_answer(desk):
 
 
 @pytest.mark.parametrize("lose", ["empty", "roll_back"])
-async def test_a_shard_that_lost_our_writes_is_found_out(desk, lose):
+async def test_a_shard_that_lost_our_writes_is_detected_by_the_next_write(desk, lose):
     renew(desk)
     await desk.write(None, record(1))
     desk.faults.remember(0)
@@ -160,7 +163,7 @@ async def test_a_shard_that_lost_our_writes_is_found_out(desk, lose):
     assert await desk.write(current, record(4)) == Written()
 
 
-async def test_a_loss_is_found_out_without_a_write(desk):
+async def test_a_lost_write_is_detected_without_another_write(desk):
     renew(desk)
     await desk.write(None, record(1))
     desk.faults.remember(0)
@@ -170,7 +173,7 @@ async def test_a_loss_is_found_out_without_a_write(desk):
     assert desk.losses == [(0, 1)]
 
 
-async def test_shards_that_nobody_wrote_to_lately_are_left_alone(desk):
+async def test_shards_without_recent_writes_are_not_verified(desk):
     renew(desk)
     await desk.write(None, record(1))
     row = desk.row
@@ -180,7 +183,7 @@ async def test_shards_that_nobody_wrote_to_lately_are_left_alone(desk):
     assert desk.row == row
 
 
-async def test_without_a_lease_nothing_is_written_and_no_loss_is_cried(desk):
+async def test_without_a_lease_nothing_is_written_and_no_loss_is_reported(desk):
     renew(desk)
     await desk.write(None, record(1))
     await desk.engine.retire(0, desk.standing.epoch)
@@ -191,7 +194,7 @@ async def test_without_a_lease_nothing_is_written_and_no_loss_is_cried(desk):
     assert desk.stored() == record(1)
 
 
-async def test_what_was_decided_under_an_epoch_that_ended_is_not_written_under_the_next(desk):
+async def test_a_decision_of_an_ended_epoch_is_not_written_under_the_next(desk):
     renew(desk)
     old = desk.standing.epoch
     desk.standing.begin_epoch()
@@ -211,14 +214,14 @@ async def test_a_batch_of_a_retired_epoch_is_refused_by_the_store(desk):
     assert await desk.engine.commit(late) == Fenced(None)
 
 
-async def test_a_commit_into_a_shard_that_is_not_whole_says_so(desk):
+async def test_a_commit_into_an_unsettled_shard_reports_a_loss(desk):
     renew(desk)
     desk.store.empty(0)
     await desk.write(None, record(1))
     assert desk.losses == [(0, 1)]
 
 
-async def test_what_was_decided_together_is_written_together_and_answered_in_order(desk):
+async def test_writes_decided_together_are_one_batch_and_answered_in_order(desk):
     others = list(islice(users_of(desk.engine, 0, "other-"), 3))
     await desk.write(None, record(1), others[1])
     batches, commit = [], desk.engine.commit
@@ -236,7 +239,7 @@ async def test_what_was_decided_together_is_written_together_and_answered_in_ord
     assert batches == [[*others, desk.user]]
 
 
-async def test_a_full_batch_leaves_what_was_decided_together_for_the_next(desk):
+async def test_a_group_of_writes_that_does_not_fit_waits_for_the_next_batch(desk):
     sizes, commit = [], desk.engine.commit
 
     async def noted(batch):

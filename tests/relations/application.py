@@ -1,4 +1,4 @@
-"""An application that is asked over real sockets, and that can be made to hang, lie, break off and come back."""
+"""An application that answers over real sockets, and that can hang, lie, break off and come back."""
 
 import asyncio
 import hashlib
@@ -12,19 +12,19 @@ SECRET = "a secret that the application shares with us"
 class Application:
     def __init__(self):
         self.related = set()
-        """Pairs, sorted: mutual followers."""
+        """Mutual followers, as sorted pairs."""
         self.contacts = {}
-        """Pair, sorted → until."""
+        """Sorted pair → until."""
         self.members = set()
         self.lists = {}
-        """User → contact list, instead of what follows from the relations."""
+        """User → contact list, instead of the one derived from the relations."""
         self.asked = []
-        """Every question that arrived, decoded."""
+        """Every question received, decoded."""
         self.headers = []
         self.behave = self.honest
-        """What is written to the socket for a question: an async function of the writer and the question."""
+        """Writes the answer to a question: an async function of the writer and the question."""
         self.poison = None
-        """An id that the application stumbles over."""
+        """An id that makes the application fail."""
         self._server: asyncio.Server
         self._port = 0
         self._writers = set()
@@ -50,7 +50,7 @@ class Application:
             writer.transport.abort()
         await self._server.wait_closed()
 
-    # What it answers
+    # Answers
 
     async def honest(self, writer, question):
         if self.poison is not None and self.poison in json.dumps(question):
@@ -78,7 +78,7 @@ class Application:
         pairs = [*self.related, *self.contacts]
         return [b if a == user else a for a, b in pairs if user in (a, b)]
 
-    # HTTP, as little as it takes
+    # Minimal HTTP
 
     async def _serve(self, reader, writer):
         self._writers.add(writer)
@@ -96,7 +96,7 @@ class Application:
                 self.asked.append(json.loads(body))
                 await self.behave(writer, self.asked[-1])
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # asyncio's own server cannot bear a handler that was cancelled
+            pass  # asyncio's server logs an error for a cancelled handler
         finally:
             self._writers.discard(writer)
             writer.close()

@@ -1,4 +1,4 @@
-"""The application is asked over real sockets. Whatever it does, an answer is right or there is none."""
+"""The application is asked over real sockets. Whatever it does, an answer is right or a failure."""
 
 import asyncio
 import gzip
@@ -38,21 +38,21 @@ async def source(app, health):
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Nobody needs to wait two seconds to see that two seconds are waited."""
+    """A short deadline, so that tests of timeouts are fast."""
     monkeypatch.setattr("herenow.relations.callback.source.DEADLINE", 0.2)
 
 
-# --- An honest application -------------------------------------------------------------------------------------------
+# --- A correct application
 
 
-async def test_facts_come_in_the_order_asked(app, source):
+async def test_relations_are_returned_in_the_order_asked(app, source):
     app.relate("ana", "bo")
     app.contacts["ana", "cy"] = None
     app.contacts["ana", "dee"] = NOW + 1
     app.contacts["ana", "eve"] = NOW
     found = await source.between("ana", ["eve", "dee", "x", "cy", "bo", "bo", "ana"], NOW)
     assert found == [
-        Relation(),  # its end has come
+        Relation(),  # it has ended
         Relation(contact=True, contact_until=NOW + 1),
         Relation(),
         Relation(contact=True),
@@ -62,18 +62,18 @@ async def test_facts_come_in_the_order_asked(app, source):
     ]
 
 
-async def test_contacts_are_sorted_named_once_and_without_oneself(app, source):
+async def test_contacts_are_sorted_unique_and_without_the_user(app, source):
     app.lists["ana"] = ["cy", "bo", "cy", "ana", 7]
     assert await source.contacts("ana", NOW) == ["7", "bo", "cy"]
 
 
-async def test_a_room_knows_its_members(app, source):
+async def test_a_room_membership_is_returned(app, source):
     app.members.add(("r", "ana"))
     assert await source.is_member("r", "ana")
     assert not await source.is_member("r", "bo")
 
 
-async def test_ids_that_are_integers_there_are_strings_here(app, source):
+async def test_integer_ids_in_answers_become_strings(app, source):
     async def with_integers(writer, question):
         await answer(writer, {"pairs": [{"a": 2, "b": 10, "mutual_follow": True, "contact": False}]})
 
@@ -81,13 +81,13 @@ async def test_ids_that_are_integers_there_are_strings_here(app, source):
     assert await source.between("2", ["10"], NOW) == [MUTUAL]
 
 
-async def test_a_question_is_signed_and_carries_its_time(app, source):
+async def test_a_request_is_signed_and_has_a_timestamp(app, source):
     await source.between("ana", ["bo"], NOW)
     assert app.headers[0]["herenow-timestamp"] == str(NOW // 1000)
     assert app.asked == [{"ask": "between", "pairs": [["ana", "bo"]]}]
 
 
-async def test_who_does_not_know_the_secret_is_refused(app, health):
+async def test_a_client_with_a_wrong_secret_is_refused(app, health):
     stranger = CallbackRelations(app.url, SECRET + "!", now=lambda: NOW, health=health)
     with pytest.raises(Failed, match="relations_secret") as caught:
         await stranger.between("ana", ["bo"], NOW)
@@ -95,20 +95,20 @@ async def test_who_does_not_know_the_secret_is_refused(app, health):
     await stranger.close()
 
 
-# --- Together --------------------------------------------------------------------------------------------------------
+# --- Batching
 
 
-async def test_what_is_asked_at_once_is_asked_in_one_request(app, source):
+async def test_concurrent_questions_go_into_one_request(app, source):
     app.relate("user-7", "ana")
     asks = [source.between(f"user-{n}", ["ana", "bo"], NOW) for n in range(100)]
     asks += [source.between("ana", [f"user-{n}"], NOW) for n in range(100)]
     found = await asyncio.gather(*asks)
     assert [n for n, facts in enumerate(found) if facts[0] == MUTUAL] == [7, 107]
     [question] = app.asked
-    assert len(question["pairs"]) == 200  # a pair has one name, whichever side asks
+    assert len(question["pairs"]) == 200  # a pair has one key, whichever side asks
 
 
-async def test_more_than_fits_is_asked_in_parts(app, source):
+async def test_a_large_question_is_split_into_several_requests(app, source):
     targets = [f"user-{n}" for n in range(2 * MOST_PAIRS + 1)]
     app.relate("ana", targets[-1])
     found = await source.between("ana", targets, NOW)
@@ -116,8 +116,8 @@ async def test_more_than_fits_is_asked_in_parts(app, source):
     assert sorted(len(question["pairs"]) for question in app.asked) == [1, MOST_PAIRS, MOST_PAIRS]
 
 
-async def test_a_question_does_not_take_the_answer_to_an_earlier_one(app, source):
-    """first asks ─▶ the answer is made ─▶ they part ─▶ second asks ─▶ the first answer arrives"""
+async def test_a_question_does_not_reuse_the_answer_to_an_earlier_one(app, source):
+    """first asks ─▶ the answer is computed ─▶ the relation ends ─▶ second asks ─▶ the first answer arrives"""
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(writer, question):
@@ -138,7 +138,7 @@ async def test_a_question_does_not_take_the_answer_to_an_earlier_one(app, source
     assert await first == [MUTUAL]
 
 
-async def test_who_gives_up_does_not_take_the_answer_from_the_others(app, source):
+async def test_a_cancelled_caller_does_not_cancel_the_request_of_others(app, source):
     app.relate("ana", "bo")
     impatient = asyncio.create_task(source.between("ana", ["bo"], NOW))
     patient = asyncio.create_task(source.between("bo", ["ana"], NOW))
@@ -147,7 +147,7 @@ async def test_who_gives_up_does_not_take_the_answer_from_the_others(app, source
     assert await patient == [MUTUAL]
 
 
-async def test_few_requests_are_under_way_at_a_time(app, source):
+async def test_the_number_of_concurrent_requests_is_limited(app, source):
     under_way = most = 0
 
     async def counting(writer, question):
@@ -163,7 +163,7 @@ async def test_few_requests_are_under_way_at_a_time(app, source):
     assert most == signed_client.AT_A_TIME
 
 
-async def test_too_many_questions_are_refused_at_once(app, source, monkeypatch):
+async def test_questions_over_the_waiting_limit_fail_at_once(app, source, monkeypatch):
     monkeypatch.setattr("herenow.relations.callback.source.MOST_WAITING", 10)
     with pytest.raises(Failed, match="wait"):
         await source.between("ana", [f"user-{n}" for n in range(11)], NOW)
@@ -171,7 +171,7 @@ async def test_too_many_questions_are_refused_at_once(app, source, monkeypatch):
     await source.between("ana", ["bo"], NOW)
 
 
-# --- A wrong answer is no answer -------------------------------------------------------------------------------------
+# --- Wrong answers
 
 PAIR = {"a": "ana", "b": "bo", "mutual_follow": True, "contact": False}
 OTHER = {**PAIR, "b": "cy"}
@@ -207,7 +207,7 @@ OTHER = {**PAIR, "b": "cy"}
         (b"[" * 100_000, "shape"),
     ],
 )
-async def test_an_answer_of_another_shape_or_about_something_else_is_none(app, source, health, said, kind):
+async def test_a_malformed_answer_or_one_about_other_users_is_a_failure(app, source, health, said, kind):
     async def lie(writer, question):
         await answer(writer, said)
 
@@ -236,7 +236,7 @@ async def test_an_answer_of_another_shape_or_about_something_else_is_none(app, s
         {"lists": [{"user": "ana", "contacts": []}, {"user": "ana", "contacts": ["bo"]}]},
     ],
 )
-async def test_a_list_of_anything_but_ids_is_none(app, source, said):
+async def test_a_contact_list_with_invalid_ids_is_a_failure(app, source, said):
     async def lie(writer, question):
         await answer(writer, said)
 
@@ -245,7 +245,7 @@ async def test_a_list_of_anything_but_ids_is_none(app, source, said):
         await source.contacts("ana", NOW)
 
 
-async def test_a_list_that_nobody_can_have_is_none(app, source):
+async def test_a_contact_list_over_the_limit_is_a_failure(app, source):
     app.lists["ana"] = list(range(MOST_CONTACTS + 1))
     with pytest.raises(Failed, match="at most"):
         await source.contacts("ana", NOW)
@@ -268,7 +268,7 @@ async def test_a_list_that_nobody_can_have_is_none(app, source):
         {"members": [{"room": "r", "user": "ana", "member": "yes"}]},
     ],
 )
-async def test_a_membership_that_is_not_said_is_none(app, source, said):
+async def test_a_missing_membership_answer_is_a_failure(app, source, said):
     async def lie(writer, question):
         await answer(writer, said)
 
@@ -277,7 +277,7 @@ async def test_a_membership_that_is_not_said_is_none(app, source, said):
         await source.is_member("r", "ana")
 
 
-async def test_a_list_too_long_does_not_harm_those_asked_for_beside_it(app, source):
+async def test_a_too_long_contact_list_does_not_affect_other_users_of_the_batch(app, source):
     app.lists["ana"] = list(range(MOST_CONTACTS + 1))
     app.lists["bo"] = ["cy"]
     users = ["ana", "bo", *(f"user-{n}" for n in range(48))]
@@ -286,7 +286,7 @@ async def test_a_list_too_long_does_not_harm_those_asked_for_beside_it(app, sour
     assert found[1:] == [["cy"], *([[]] * 48)]
 
 
-# --- Trouble on the way ----------------------------------------------------------------------------------------------
+# --- Failures
 
 
 async def hang(writer, question):
@@ -371,7 +371,9 @@ async def as_a_page(writer, question):
         (as_a_page, "not_json"),
     ],
 )
-async def test_trouble_is_named_and_is_never_a_permission(app, source, health, monkeypatch, behaviour, kind):
+async def test_a_failure_of_the_application_is_named_and_grants_nothing(
+    app, source, health, monkeypatch, behaviour, kind
+):
     if kind == "timeout":
         monkeypatch.setattr("herenow.relations.callback.source.DEADLINE", 0.2)
     app.behave = behaviour
@@ -387,7 +389,9 @@ async def test_trouble_is_named_and_is_never_a_permission(app, source, health, m
     assert health.trouble is None
 
 
-async def test_a_dead_application_is_left_alone_and_noticed_when_it_is_back(app, source, health, monkeypatch):
+async def test_the_circuit_breaker_opens_for_a_dead_application_and_closes_on_its_return(
+    app, source, health, monkeypatch
+):
     monkeypatch.setattr(signed_client, "PAUSES", Backoff(0.05))
     await source.between("ana", ["bo"], NOW)
     await app.die()
@@ -407,7 +411,7 @@ async def test_a_dead_application_is_left_alone_and_noticed_when_it_is_back(app,
     assert health.trouble is None
 
 
-async def test_a_hanging_application_is_waited_for_a_few_times_only(app, source, health, hasty):
+async def test_the_circuit_breaker_opens_after_a_few_timeouts(app, source, health, hasty):
     app.behave = hang
     for _ in range(10):
         with pytest.raises(Failed):
@@ -416,17 +420,17 @@ async def test_a_hanging_application_is_waited_for_a_few_times_only(app, source,
     assert len(app.asked) == signed_client.FAILURES
 
 
-async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(app, source, health, hasty):
+async def test_a_queued_request_waits_at_most_until_the_deadline(app, source, health, hasty):
     app.behave = hang
     asks = [source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20)]
     found = await asyncio.gather(*asks, return_exceptions=True)
     assert all(isinstance(one, Failed) for one in found)
-    # A turn may be handed on in the moment in which all deadlines pass, but nobody waits for a second one.
+    # A slot may be passed on while all deadlines pass, but no request waits for a second one.
     assert len(app.asked) <= 2 * signed_client.AT_A_TIME
     assert health.errors["timeout"] + health.errors["busy"] + health.errors["resting"] == 20
 
 
-async def test_a_connection_that_was_closed_meanwhile_is_no_failure(app, source, health):
+async def test_a_keep_alive_connection_closed_by_the_application_is_no_failure(app, source, health):
     async def and_close(writer, question):
         await app.honest(writer, question)
         writer.close()
@@ -438,10 +442,10 @@ async def test_a_connection_that_was_closed_meanwhile_is_no_failure(app, source,
     assert not health.errors
 
 
-# --- One that it stumbles over ---------------------------------------------------------------------------------------
+# --- An id that makes it fail
 
 
-async def test_an_id_the_application_stumbles_over_harms_nobody_else(app, source, health):
+async def test_an_id_that_makes_the_application_fail_does_not_affect_other_callers(app, source, health):
     app.poison = "drop-table"
     app.relate("user-1", "ana")
     good = [source.between(f"user-{n}", ["ana"], NOW) for n in range(900)]
@@ -452,14 +456,14 @@ async def test_an_id_the_application_stumbles_over_harms_nobody_else(app, source
     assert isinstance(failure, Failed)
 
 
-async def test_of_one_it_stumbles_over_nothing_is_said_and_of_those_asked_beside_it_all(app, source):
+async def test_an_id_that_makes_the_application_fail_gives_none_and_the_others_get_answers(app, source):
     app.poison = "drop-table"
     app.relate("ana", "bo")
     found = await source.between("ana", ["bo", "drop-table", "cy", "ana"], NOW)
     assert found == [MUTUAL, None, Relation(), Relation()]
 
 
-async def test_an_application_that_is_wrong_about_everything_is_not_asked_everything(app, source):
+async def test_an_application_that_always_fails_gets_few_requests(app, source):
     app.behave = fail
     asks = [source.between("ana", [f"user-{n}" for n in range(500)], NOW) for _ in range(3)]
     assert all(isinstance(one, Failed) for one in await asyncio.gather(*asks, return_exceptions=True))
@@ -470,10 +474,10 @@ async def test_an_application_that_is_wrong_about_everything_is_not_asked_everyt
     assert len(app.asked) == before + 1
 
 
-# --- What is said of it ----------------------------------------------------------------------------------------------
+# --- Reporting
 
 
-async def test_a_thousand_failures_are_counted_and_a_few_lines_are_logged(app, source, health):
+async def test_repeated_failures_are_counted_but_logged_once(app, source, health):
     app.behave = as_a_page
     with capture_logs() as lines:
         for n in range(50):
@@ -484,7 +488,7 @@ async def test_a_thousand_failures_are_counted_and_a_few_lines_are_logged(app, s
     assert SECRET not in json.dumps(lines)
 
 
-async def test_closing_while_something_is_asked_fails_the_question(app, health):
+async def test_close_fails_a_pending_question(app, health):
     source = CallbackRelations(app.url, SECRET, now=lambda: NOW, health=health)
     app.behave = hang
     asking = asyncio.create_task(source.between("ana", ["bo"], NOW))

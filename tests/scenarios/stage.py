@@ -1,4 +1,4 @@
-"""Three processes on one store, and who comes, looks and goes there: what the stories of many nodes are told with."""
+"""Three processes on one store, with helpers that connect users and viewers; used by the tests of many nodes."""
 
 import asyncio
 from collections import Counter
@@ -12,7 +12,7 @@ from herenow_testing.world.scene import Witness
 
 
 class Notes(Witness):
-    """What a viewer was shown, in its order."""
+    """The statuses a viewer received, in order."""
 
     def __init__(self):
         self.all = []
@@ -21,7 +21,7 @@ class Notes(Witness):
         self.all.append(shown)
 
     def words(self, user):
-        """Statuses; what was repeated because of something else is left out."""
+        """Statuses without repetitions caused by other fields."""
         words = []
         for shown in self.all:
             if shown.user == user and (not words or words[-1] != shown.status):
@@ -37,7 +37,7 @@ class Stage:
         self.number = 0
 
     async def cast(self, *names):
-        """Friends whom nobody has seen before."""
+        """New friends with unused names."""
         self.number += 1
         users = [f"{name}{self.number}" for name in names]
         await self.fleet.befriend(*users)
@@ -64,13 +64,15 @@ class Stage:
             pytest.fail(why)
 
     async def until_stored(self, true, patience=PATIENCE):
-        """Until this is so of the store, which is read again and again."""
+        """Wait until `true()` holds for the store, which is read repeatedly."""
         async with asyncio.timeout(patience):
             while not (await self.fleet.look() and true()):
                 await asyncio.sleep(0.1)
 
     def holds(self, user, live):
-        """As the store was last read: so many live sessions, by nodes that live; with any, none in grace."""
+        """True if the last read of the store has so many live sessions of live nodes, and none in grace if there are
+        any.
+        """
         known = self.fleet.everybody_stored().get(user)
         sessions = () if known is None else known.sessions
         here = [session for session in sessions if session.live and session.holder in self.fleet.epochs]
@@ -82,7 +84,7 @@ class Stage:
                 await asyncio.sleep(0.1)
 
     async def counts_agree(self):
-        """What every node says of all is what a full count of the store says: nobody is counted twice."""
+        """Assert that the user counts of every node equal a full count of the store."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 said = [(await member.counts()).users for member in self.fleet.up()]
@@ -100,7 +102,7 @@ class Stage:
         await self.until(lambda: notes.words(user)[-1:] == [status], f"{viewer.user} saw {notes.words(user)} of {user}")
 
     async def settled(self):
-        """Every node knows what the store holds, and none doubts it."""
+        """Wait until every node agrees with the store and none is stale."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 metrics = [await member.metrics() for member in self.fleet.up()]

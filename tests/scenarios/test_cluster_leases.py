@@ -1,7 +1,7 @@
-"""A Cluster whose master with the lease rows stands still: what the people of other masters' shards notice of it.
+"""A Redis Cluster whose master with the lease rows is frozen: effects on users in shards of other masters.
 
-Two separate processes on a real Cluster of three masters. The master is frozen for less than the Cluster takes to call it
-dead, so that the others go on serving their slots, as they do for longer where `cluster-require-full-coverage` is off.
+Two processes on a real Cluster of three masters. The master is frozen for less time than the Cluster needs to declare
+it dead, so that the others go on serving their slots, as they do for longer with `cluster-require-full-coverage` off.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("cluster leases")
 
 SHARDS = 16
 CALM = {"relations": "open", "node_lease": 3, "beat_every": 30, "dead_after": 90, "grace": 90}
-"""Nobody leaves here for want of a core."""
+"""Timings so long that a busy machine loses no session."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def master_of(cluster, tag):
 
 
 def people_elsewhere(cluster, number):
-    """Whose shards other masters have than the one with the leases."""
+    """Users whose shards are on other masters than the leases."""
     leases = master_of(cluster, "herenow")
     names = (f"person{each}" for each in count())
     elsewhere = (n for n in names if master_of(cluster, f"herenow.{shard_of(n, SHARDS)}") is not leases)
@@ -55,9 +55,7 @@ async def until(server, wanted):
             await asyncio.sleep(0.1)
 
 
-async def test_without_the_master_of_the_leases_nobody_decides_views_say_stale_and_who_came_is_seen_when_it_is_back(
-    cluster, start_server
-):
+async def test_without_the_master_of_the_leases_views_are_stale_and_recover_when_it_returns(cluster, start_server):
     nodes = [await start_server(engine=cluster.url, **CALM) for _ in range(2)]
     here, comes = people_elsewhere(cluster, 2)
     for node in nodes:

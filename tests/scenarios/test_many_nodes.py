@@ -1,6 +1,7 @@
-"""Three `herenow serve` processes on one Valkey: what viewers see when nodes and ways fail. One fleet for all of it.
+"""Three `herenow serve` processes on one Valkey: what viewers see when nodes and connections fail. One fleet for all
+tests.
 
-The fault bench (`tests/faults`) does the same at random and all at once; here each situation stands alone, with its name.
+The fault bench (`tests/faults`) does the same at random and in combination; here each situation is separate and named.
 """
 
 import asyncio
@@ -37,11 +38,12 @@ async def stage(whole):
 
 
 KEPT = 90.0
-"""Seconds to wait for a record to leave the store: none does for `recorder.KEEP` after a node missed something in a log,
-as it may when another begins with an empty store."""
+"""Seconds to wait until a record is dropped from the store: none is dropped for `ledger_writer.KEEP` seconds after a node
+missed log entries, as it may when another starts with an empty store.
+"""
 
 
-async def test_e1_who_returns_elsewhere_before_the_first_node_notices_is_not_seen_to_leave(stage):
+async def test_e1_a_user_who_moves_before_the_first_node_notices_is_never_shown_offline(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n3", ana)
     device = await stage.comes(ana, "n1")
@@ -55,7 +57,7 @@ async def test_e1_who_returns_elsewhere_before_the_first_node_notices_is_not_see
     assert viewer.witness.words(ana) == ["offline", "online"]
 
 
-async def test_b1_who_moves_to_another_node_within_grace_is_not_seen_to_leave(stage):
+async def test_b1_a_user_who_moves_to_another_node_within_grace_is_never_shown_offline(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n3", ana)
     device = await stage.comes(ana, "n1")
@@ -65,11 +67,11 @@ async def test_b1_who_moves_to_another_node_within_grace_is_not_seen_to_leave(st
     await stage.until_stored(lambda: stage.holds(ana, 0))
     await device.open(stage.fleet.members["n2"])
     await stage.until_stored(lambda: stage.holds(ana, 1))
-    await asyncio.sleep(stage.fleet.timings.grace / 1000)  # the end of a grace that was left would show by now
+    await asyncio.sleep(stage.fleet.timings.grace / 1000)  # the end of a forgotten grace would show by now
     assert viewer.witness.all[before:] == []
 
 
-async def test_e2_e3_of_a_killed_node_that_starts_again_at_once_only_who_stays_away_is_seen_to_leave(stage):
+async def test_e2_e3_after_a_node_was_killed_and_restarted_only_users_who_stay_away_are_shown_offline(stage):
     ana, gil, bob = await stage.cast("ana", "gil", "bob")
     viewer = await stage.watches(bob, "n2", ana, gil)
     stays, leaves = await stage.comes(ana, "n1"), await stage.comes(gil, "n1")
@@ -88,7 +90,7 @@ async def test_e2_e3_of_a_killed_node_that_starts_again_at_once_only_who_stays_a
     assert viewer.witness.words(ana) == ["offline", "online"]
     assert viewer.witness.words(gil) == ["offline", "online", "offline"]
     [last] = [shown.last_seen for shown in viewer.witness.all if shown.user == gil and shown.last_seen][-1:]
-    assert last in renewals  # every third of a lease there is one
+    assert last in renewals  # one per third of a lease
     await stage.settled()
     await stage.until_stored(lambda: len(stage.fleet.leases) == 3)
     await stage.counts_agree()
@@ -96,7 +98,7 @@ async def test_e2_e3_of_a_killed_node_that_starts_again_at_once_only_who_stays_a
     assert [[each.status for each in one] for one in answers] == [["online", "offline"]] * 3
 
 
-async def test_d4_a_mode_ends_on_time_though_the_node_that_took_it_is_dead(stage):
+async def test_d4_a_mode_ends_on_time_after_the_node_that_accepted_it_died(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     await stage.comes(ana, "n3")
@@ -109,7 +111,7 @@ async def test_d4_a_mode_ends_on_time_though_the_node_that_took_it_is_dead(stage
     assert viewer.witness.words(ana) == ["offline", "online", "busy", "online"]
 
 
-async def test_e5_a_node_cut_off_from_the_store_shows_nobody_anything(stage):
+async def test_e5_a_node_cut_off_from_the_store_shows_no_false_change(stage):
     ana, bob, cy = await stage.cast("ana", "bob", "cy")
     here = await stage.watches(cy, "n1", ana, bob)
     there = await stage.watches(bob, "n2", ana)
@@ -129,7 +131,7 @@ async def test_e5_a_node_cut_off_from_the_store_shows_nobody_anything(stage):
     assert here.witness.words(ana) == ["offline", "online"]
 
 
-async def test_a10_a_node_that_slept_longer_than_its_lease_asserts_its_people_anew(stage):
+async def test_a10_a_node_that_slept_longer_than_its_lease_asserts_its_sessions_again(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     await stage.comes(ana, "n1")
@@ -147,7 +149,7 @@ async def test_a10_a_node_that_slept_longer_than_its_lease_asserts_its_people_an
     assert words in (["offline", "online"], ["offline", "online", "offline", "online"])
 
 
-async def test_e16_a_store_that_is_emptied_shows_nobody_offline_and_the_invisible_to_nobody(stage):
+async def test_e16_an_emptied_store_shows_no_user_offline_and_no_invisible_user_online(stage):
     ana, tom, bob = await stage.cast("ana", "tom", "bob")
     viewer = await stage.watches(bob, "n2", ana, tom)
     await stage.comes(ana, "n1")
@@ -168,7 +170,7 @@ async def test_e16_a_store_that_is_emptied_shows_nobody_offline_and_the_invisibl
     assert [each.status for each in answers] == ["online", "offline"]
 
 
-async def test_e17_a_store_that_was_away_for_longer_than_a_lease_sweeps_nobody(stage):
+async def test_e17_a_store_outage_longer_than_a_lease_ends_no_sessions(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     await stage.comes(ana, "n1")
@@ -181,10 +183,10 @@ async def test_e17_a_store_that_was_away_for_longer_than_a_lease_sweeps_nobody(s
     assert viewer.witness.words(ana) == ["offline", "online"]
 
 
-# What a node's store and its way to it may do
+# Faults of the store and of the connection to it
 
 
-async def test_e7_what_a_tail_missed_is_made_up_for_also_when_the_log_was_trimmed_meanwhile(stage):
+async def test_e7_changes_missed_by_a_log_reader_are_caught_up_even_after_the_log_was_trimmed(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     await stage.comes(ana, "n1")
@@ -205,7 +207,7 @@ async def test_e7_what_a_tail_missed_is_made_up_for_also_when_the_log_was_trimme
     assert (await n2.metrics())["herenow_log_gaps_total"] > gaps
 
 
-async def test_e9_a_store_that_takes_no_writes_is_counted_and_disconnects_nobody(stage):
+async def test_e9_a_store_that_refuses_writes_is_counted_and_disconnects_no_client(stage):
     ana, bob, cy = await stage.cast("ana", "bob", "cy")
     viewer = await stage.watches(bob, "n2", ana, cy)
     device = await stage.comes(ana, "n1")
@@ -233,8 +235,8 @@ async def test_e9_a_store_that_takes_no_writes_is_counted_and_disconnects_nobody
     assert [member.runs for member in members] == [True] * 3
 
 
-async def test_e10_nodes_whose_clocks_are_two_minutes_apart_end_nothing_early_or_late(stage):
-    """One was started with its wrong clock, one got it while it ran."""
+async def test_e10_nodes_with_clocks_two_minutes_apart_end_modes_and_grace_on_time(stage):
+    """One node was started with a wrong clock, the other got it while running."""
     ana, bob = await stage.cast("ana", "bob")
     n1, n2 = stage.fleet.members["n1"], stage.fleet.members["n2"]
     await n1.kill()
@@ -266,7 +268,7 @@ async def test_e10_nodes_whose_clocks_are_two_minutes_apart_end_nothing_early_or
     assert viewer.witness.words(ana) == ["offline", "online", "busy", "online", "offline"]
 
 
-async def test_e14_who_left_the_store_and_returns_is_seen_by_every_viewer(stage):
+async def test_e14_a_user_whose_record_was_dropped_is_shown_to_every_viewer_on_return(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewers = [await stage.watches(bob, node, ana) for node in ("n1", "n2")]
     for node in ("n1", "n3", "n2"):
@@ -282,8 +284,10 @@ async def test_e14_who_left_the_store_and_returns_is_seen_by_every_viewer(stage)
 
 
 @pytest.mark.parametrize("seconds", [0.3, 2.5], ids=["for a moment", "for longer than a node waits"])
-async def test_e15_e19_what_was_under_way_when_the_store_stood_still_leaves_no_ghost_and_no_double(stage, seconds):
-    """cy comes and goes while nothing is answered; dan is made busy. What was asked runs when the server wakes."""
+async def test_e15_e19_writes_pending_while_the_store_is_frozen_leave_no_ghost_and_no_duplicate(stage, seconds):
+    """cy connects and leaves while the store does not answer; dan is set busy. Pending commands run when the server
+    resumes.
+    """
     cy, dan, bob = await stage.cast("cy", "dan", "bob")
     viewer = await stage.watches(bob, "n2", cy, dan)
     await stage.comes(dan, "n3")
@@ -308,13 +312,13 @@ async def test_e15_e19_what_was_under_way_when_the_store_stood_still_leaves_no_g
     assert gone == "offline"
     assert viewer.witness.words(cy) in (["offline"], ["offline", "online", "offline"])
     last = [shown for shown in viewer.witness.all if shown.user == cy][-1]
-    if last.last_seen is not None:  # lost when the socket closed, not when its silence was noticed
+    if last.last_seen is not None:  # lost when the socket closed, not when the silence was noticed
         assert last.as_of - last.last_seen < stage.fleet.timings.dead_after + stage.fleet.timings.grace
     assert viewer.witness.words(dan) == ["offline", "online"] + ["busy"] * (there == "busy")
     assert there == "busy" or asked.exception() is not None
 
 
-async def test_e18_a_device_signed_out_elsewhere_while_its_node_was_cut_off_is_never_asserted_again(stage):
+async def test_e18_a_device_signed_out_while_its_node_was_cut_off_is_not_asserted_again(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     device = await stage.comes(ana, "n1")

@@ -1,7 +1,7 @@
-"""Several processes as one presence server: restarted one after the other, killed, stopped, supervised, reaped for.
+"""Several processes as one presence server: rolling restarts, kills, supervision, separate reapers.
 
-Nothing is asserted about how long something took: either it was seen or it was not, and what could only come by another way
-is made impossible (a lease of five minutes, a node that does not reap).
+No test asserts how long something took. Where only one mechanism may cause an effect, the others are made impossible (a
+lease of five minutes, a node that does not reap).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHARDS = 4
 
 @pytest.fixture
 async def store():
-    """Used before, so that absence in it means something from the start."""
+    """A store that was used before, so that a missing record means absence from the start."""
     with running() as server:
         engine = engine_on(server)
         for shard in range(SHARDS):
@@ -46,7 +46,7 @@ def engine_on(store):
 
 @pytest.fixture
 async def start(store, tmp_path):
-    """Starts servers, each with its own words and settings; all of them end with the test."""
+    """Starts servers with their arguments and settings; all are stopped at the end."""
     servers: list[Server] = []
     base = {"engine": store.url, "shards": SHARDS, "capacity": 10_000, "relations": "open"}
 
@@ -70,7 +70,7 @@ async def until(wanted):
 
 
 async def numbers(server):
-    """(name, worker) → value, of numbers without other labels."""
+    """(name, worker) → value, for metrics without other labels."""
     async with httpx2.AsyncClient(timeout=5.0) as http:
         text = (await http.get(f"{server.url}/metrics")).text
     return {
@@ -82,7 +82,7 @@ async def numbers(server):
 
 
 async def everybody_stands(store, users):
-    """Nobody is in grace, and nobody is held by a node that is no more: all that was lost has come back."""
+    """True if no user is in grace or held by a dead node."""
     engine = engine_on(store)
     try:
         found = {user: presence.sessions async for page in pages(engine) for user, presence in page}
@@ -94,7 +94,7 @@ async def everybody_stands(store, users):
 
 
 def holder(server, device):
-    """The worker at the other end of this device's connection."""
+    """The worker process at the other end of this device's connection."""
     for child in psutil.Process(server.pid).children():
         if any(getattr(c.raddr, "port", 0) == device.local_port for c in child.net_connections("tcp")):
             return child
@@ -114,10 +114,10 @@ async def saw(viewer, user, *words):
     return [shown["status"] for shown in viewer.shown[user]][-len(words) :] == list(words)
 
 
-# --- E4 --------------------------------------------------------------------------------------------------------------
+# --- E4
 
 
-async def test_E4_a_rolling_restart_under_load_shows_nobody_a_single_change(start, store):
+async def test_E4_a_rolling_restart_under_load_shows_no_change(start, store):
     timings = {"beat_every": 3, "dead_after": 12, "grace": 12, "node_lease": 3}
     alone, several = nodes = await both(start(**timings), start("serve", "--workers", "2", **timings))
     crowd = tuple(f"u{number}" for number in range(18))
@@ -147,8 +147,8 @@ async def test_E4_a_rolling_restart_under_load_shows_nobody_a_single_change(star
         assert {code for device in moved for code, _ in device.closes} <= {1012, 1006}
         assert sum(each.beats for each in beating) > 2 * len(beating)
 
-        # A node whose store is away while it drains: it ends all the same, and nobody is any the wiser. A viewer of that
-        # node who finds another one may be told there, marked stale, what the ledger remembers.
+        # A node whose store is away while it drains still ends, without a visible change. A viewer of it who moves to
+        # another node may get a stale status from the ledger there.
         store.stop_the_clock()
         assert await alone.stop() == 0
         store.go_on()
@@ -167,7 +167,7 @@ async def replaced(server, before):
 
 
 async def unchanged(viewers, users):
-    """What they were told of each, over all their connections, was always the same."""
+    """Assert that each viewer got the same status of each user over all its connections."""
     for viewer in viewers:
         await viewer.here()
         await until(lambda viewer=viewer: knows_now(viewer, users))
@@ -177,14 +177,14 @@ async def unchanged(viewers, users):
 
 
 async def knows_now(viewer, users):
-    """Whether the last it heard of each is what is, not what a node remembers."""
+    """True if the last status of each user is not stale."""
     return not any(viewer.shown[user][-1].get("stale") for user in users)
 
 
-# --- Workers ---------------------------------------------------------------------------------------------------------
+# --- Workers
 
 
-async def test_a_dead_worker_is_replaced_its_users_wait_for_no_lease_and_without_supervisor_all_end(start):
+async def test_a_killed_worker_is_replaced_at_once_and_workers_end_with_their_supervisor(start):
     server = await start("serve", "--workers", "2", grace=2, node_lease=300, beat_every=5, dead_after=60)
     async with AsyncExitStack() as stack:
         bob = await Device([server], "bob", ("ana", "dora")).here()
@@ -196,13 +196,13 @@ async def test_a_dead_worker_is_replaced_its_users_wait_for_no_lease_and_without
         await until(lambda: saw(bob, "dora", "online"))
         await until(lambda: counted(server, up=2, restarts=0, connections=3))
 
-        # kill -9: with a lease of five minutes nobody but the supervisor can tell so soon.
+        # kill -9: with a lease of five minutes only the supervisor can notice so soon.
         holder(server, ana).kill()
         await until(lambda: saw(bob, "ana", "online", "offline"))
         assert bob.shown["ana"][-1]["last_seen"] is not None
         await until(lambda: counted(server, up=2, restarts=1, connections=2))
 
-        # SIGSTOP: who is on another worker goes on.
+        # SIGSTOP: users of the other worker are not affected.
         [other] = {*psutil.Process(server.pid).children()} - {holder(server, bob)}
         other.suspend()
         await dora.send(type="presence.set", mode="busy")
@@ -218,7 +218,7 @@ async def test_a_dead_worker_is_replaced_its_users_wait_for_no_lease_and_without
 
 
 async def counted(server, *, up, restarts, connections):
-    """Whether the numbers, which any worker may be asked for, say so."""
+    """True if the metrics, answered by any worker, have these values."""
     try:
         found = await numbers(server)
     except httpx2.HTTPError:
@@ -239,10 +239,10 @@ async def gone(processes):
     return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
 
 
-# --- Reapers ---------------------------------------------------------------------------------------------------------
+# --- Reapers
 
 
-async def test_D4_where_nodes_do_not_reap_a_reaper_does_and_what_is_overdue_is_done_at_its_start(start):
+async def test_D4_a_separate_reaper_ends_due_sessions_and_overdue_ones_at_its_start(start):
     settings = {"grace": 1, "node_lease": 2, "beat_every": 2, "dead_after": 20}
     node, reaper = await both(start(reap="off", **settings), start("reap", "--poll-interval", "0.2", **settings))
     async with node.client("bob") as bob:

@@ -1,8 +1,8 @@
-"""A node that truly cannot keep up: other processes ask it for more than it can answer and take its core's time, and its own
-measure says so.
+"""A really overloaded node: other processes send more requests than it can answer and use its core, and its own
+measurement reports it.
 
-What it then gives up it counts, and what it never gives up is awaited on real sockets; then the others stop, and what
-waited comes. Which difference waits at which level is for `tests/core` and `tests/service`, where levels stand still.
+Delayed changes are counted by the node; changes that are never delayed are awaited on real sockets. Then the load
+stops, and the delayed changes arrive. `tests/core` and `tests/node` test which change is delayed at which level.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ import httpx2
 from tests.processes import PATIENCE, Client, Server, token
 
 CONNECTIONS = 150
-"""Of each process that asks."""
+"""Connections of each load process."""
 
 PROCESSES = 8
-"""At most of each kind: on what machine do so many not suffice?"""
+"""At most this many of each kind."""
 
 MEEKNESS = 5
-"""How far the node stands back behind others on its core."""
+"""The nice value of the node against other processes on its core."""
 
 BURN = "while True: pass"
 
 
-async def test_a_node_that_cannot_keep_up_gives_up_all_but_coming_and_going_and_catches_up(start_server) -> None:
+async def test_an_overloaded_node_delays_all_but_online_and_offline_changes_and_catches_up(start_server) -> None:
     server = await start_server(relations="open", log_format="json", beat_every=30, dead_after=90, idle_after=600)
     async with server.client("ana") as ana, server.client("bo") as bo, server.client("cem") as cem:
         await bo.watch("ana")
@@ -56,7 +56,7 @@ async def test_a_node_that_cannot_keep_up_gives_up_all_but_coming_and_going_and_
 
 
 async def _all_of_it_while_late(server: Server, ana: Client, bo: Client, cem: Client) -> str:
-    """What ana wrote, if the node gave up idleness at least all the while."""
+    """The text that ana wrote, if the node delayed at least away changes throughout; otherwise an empty string."""
     levels = _given_up(server)
     text = f"after {len(levels)} levels"
     await asyncio.gather(_idleness_text_and_typing(ana, text), _come_and_go(bo, cem))
@@ -65,7 +65,7 @@ async def _all_of_it_while_late(server: Server, ana: Client, bo: Client, cem: Cl
 
 
 async def _idleness_text_and_typing(ana: Client, text: str) -> None:
-    """Until her own devices know, who are told whatever happens to others."""
+    """Returns when her own devices have the changes; these are never delayed."""
     before = len(ana.frames)
     own = [frame["status"] for frame in ana.frames if frame["type"] == "presence.self"]
     idle = own[-1] != "away"
@@ -78,7 +78,7 @@ async def _idleness_text_and_typing(ana: Client, text: str) -> None:
 
 
 async def _come_and_go(bo: Client, cem: Client) -> None:
-    """Into hiding and out of it, because a handshake takes its time on such a node."""
+    """Hides and shows cem instead of reconnecting, because a handshake is slow on such a node."""
     for mode, status in (("invisible", "offline"), ("auto", "online"), ("busy", "busy"), ("auto", "online")):
         before = len(bo.frames)
         await cem.send("presence.set", mode=mode)
@@ -86,7 +86,7 @@ async def _come_and_go(bo: Client, cem: Client) -> None:
 
 
 async def _counted(server: Server) -> dict[str, float]:
-    """What the node has given up since its start, by its own count."""
+    """Changes the node has shed since its start, by its own metrics."""
     async with httpx2.AsyncClient(base_url=server.url, timeout=PATIENCE) as http:
         metrics = (await http.get("/metrics", headers={"authorization": f"Bearer {token('ops', 'service')}"})).text
     return {
@@ -101,7 +101,7 @@ def _text(frame: dict[str, object]) -> str | None:
 
 
 def _given_up(server: Server) -> list[str]:
-    """Every level since the start, as the node has logged it."""
+    """Every overload level since the start, from the log."""
     lines = [json.loads(line) for line in server.told().splitlines()]
     return ["nothing", *(line["given_up"] for line in lines if line["event"] == "overload")]
 
@@ -113,7 +113,7 @@ async def _until_it_gives_up(server: Server, level: str) -> None:
 
 
 class _Crowd:
-    """Processes that keep the node and its core busy, until they are let go."""
+    """Processes that keep the node and its core busy until the end of the block."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -125,7 +125,7 @@ class _Crowd:
             os.setpriority(os.PRIO_PROCESS, thread, MEEKNESS)
 
     async def grow(self) -> None:
-        """One more of each kind, and a while to see what it does."""
+        """Starts one more process of each kind, and waits a while."""
         assert len(self._processes) < PROCESSES, f"the node keeps up: {_given_up(self._server)}"
         burning = await asyncio.create_subprocess_exec(sys.executable, "-c", BURN)
         self._burning.append(burning)

@@ -1,8 +1,8 @@
-"""Somebody with thousands of viewers, on a separate process with real sockets and the default threshold.
+"""A user with thousands of viewers, on a separate process with real sockets and the default threshold.
 
-One story, because its handshakes are what it costs: a person with 6 000 viewers changes, hides while a wave is
-under way, becomes too popular to be pushed, and less popular again. Nothing here asserts how long something took by our
-watch: what is compared are the server's own stamps, and the order of what the viewers got.
+One test, because its handshakes are expensive: a user with 6 000 viewers changes, hides during paced delivery, exceeds
+the push ceiling, and falls below it again. No test asserts times by our clock: it compares the server's own timestamps
+and the order of frames.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from herenow.core.limits import LONGEST_WAVE, FanoutLimits
 
 VIEWERS = 6_000
 TABS = 3
-"""Each user looks through so many of the viewers: arriving is what takes time."""
+"""Connections per user: users are expensive, further connections are not."""
 
 CEILING = 6_500
 MORE = 600
 LEAVE = 800
-"""Then there are fewer than nine tenths of the ceiling."""
+"""Then the viewers are fewer than nine tenths of the ceiling."""
 
 SLACK = 1_000
-"""Milliseconds for a machine that does other things too."""
+"""Milliseconds of tolerance for a busy machine."""
 
 Status = dict[str, Any]
 
 
 class Audience:
-    """Everybody who watches, and what each was told since it was last asked about."""
+    """All viewers, and the frames each has received since the last check."""
 
     def __init__(self, crowd: Crowd, clients: Iterable[int]) -> None:
         self._crowd = crowd
@@ -52,14 +52,14 @@ class Audience:
             del self.told[client]
 
     def until(self, wanted: int, **fields: object) -> list[Status]:
-        """So many of them were told this last; answers what they were told then."""
+        """Wait until so many viewers got this as their last status; returns these statuses."""
 
         def heard() -> list[Status]:
             return [told[-1] for told in self.told.values() if told and fields.items() <= told[-1].items()]
 
         while len(heard()) < wanted:
             self._crowd.until_frames(self._crowd.frames + 1)
-            self._crowd.settle(0.05)  # many at a time
+            self._crowd.settle(0.05)  # in large steps
         return heard()
 
     def forget(self) -> None:
@@ -74,7 +74,7 @@ def descriptors() -> None:
         pytest.skip("needs descriptors for 7 000 sockets: ulimit -n")
 
 
-def test_six_thousand_viewers_of_one_person(descriptors: None) -> None:
+def test_a_user_with_six_thousand_viewers_is_delivered_paced_and_then_on_demand(descriptors: None) -> None:
     assert FanoutLimits().pace_above == 5_000  # the default, which this server has
     users = [user for user in names((VIEWERS + MORE) // TABS) for _ in range(TABS)]
     with herenow(relations="open", push_ceiling=CEILING) as server, Crowd(server) as crowd:
@@ -94,7 +94,7 @@ def test_six_thousand_viewers_of_one_person(descriptors: None) -> None:
 
 
 def _paced_with_the_active_first(audience: Audience, idle: frozenset[int]) -> None:
-    """The star has come."""
+    """The star has connected."""
     heard = audience.until(VIEWERS, status="online")
     assert {len(told) for told in audience.told.values()} == {1}
     assert {status["delivery"] for status in heard} == {"paced"}
@@ -107,7 +107,7 @@ def _paced_with_the_active_first(audience: Audience, idle: frozenset[int]) -> No
 
 
 def _nobody_else_waits(crowd: Crowd, audience: Audience, star: int, neighbour: int, friend: int) -> None:
-    """Somebody with one viewer changes while a wave is under way."""
+    """A user with one viewer changes during paced delivery."""
     crowd.ask([(friend, subscription(["neighbour"]))])
     heard: list[Status] = []
     crowd.listeners[friend] = lambda payload: heard.extend(_statuses(payload))
@@ -120,7 +120,7 @@ def _nobody_else_waits(crowd: Crowd, audience: Audience, star: int, neighbour: i
 
 
 def _what_is_hidden_meanwhile_is_not_shown(crowd: Crowd, audience: Audience, star: int) -> None:
-    """The star comes back from being busy, and hides when a part of the viewers have heard of it."""
+    """The star ends busy, and hides when some of the viewers have received it."""
     crowd.send(star, masked(b'{"type":"presence.set","mode":"auto"}'))
     audience.until(VIEWERS // 10, status="online")
     crowd.send(star, masked(b'{"type":"presence.set","mode":"invisible"}'))

@@ -1,4 +1,4 @@
-"""A node on a ledger in PostgreSQL that is killed, frozen or cut off under it: presence goes on, and nothing is lost."""
+"""A node on a PostgreSQL ledger that is killed, frozen or cut off: presence works, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def until(condition):
             await asyncio.sleep(0.05)
 
 
-async def test_H4_who_left_while_the_ledger_was_away_is_written_when_it_returns(
+async def test_H4_last_seens_from_a_ledger_outage_are_written_when_it_returns(
     start_server, fragile_postgres, fragile_url
 ):
     server = await start_server(ledger=fragile_url, grace=0.2)
@@ -77,7 +77,7 @@ async def _has(rows, count):
 
 
 @pytest.mark.parametrize("how", ["frozen", "stopped"])
-async def test_presence_works_without_the_ledger_and_what_must_not_be_guessed_is_refused(
+async def test_presence_works_during_a_ledger_outage_and_requests_that_need_it_are_refused(
     start_server, fragile_postgres, fragile_url, how
 ):
     server = await start_server(ledger=fragile_url.replace("postgres@", "postgres:hunter2@"), grace=0.2)
@@ -89,7 +89,7 @@ async def test_presence_works_without_the_ledger_and_what_must_not_be_guessed_is
             (fragile_postgres.freeze if how == "frozen" else fragile_postgres.stop)()
             await bo.send("presence.set", mode="busy")
             await ana.sees("bo", "busy")
-            shown = await ana.watch("cy")  # a pair that nobody has asked about yet
+            shown = await ana.watch("cy")  # a pair that was not asked before
             assert (shown["status"], shown["last_seen"]) == ("offline", None)
             assert await status_of(server, "PUT", "/blocks/bo", "ana") == 503
             await until(lambda: _names(server, "ledger"))
@@ -112,7 +112,7 @@ async def _is_in(user, rows):
     return user in await rows
 
 
-async def test_kill_9_of_the_node_and_of_the_database_keeps_everybodys_last_stamp(
+async def test_kill_9_of_node_and_database_keeps_the_last_stamp_of_every_user(
     start_server, fragile_postgres, fragile_url
 ):
     server = await start_server(ledger=fragile_url)
@@ -131,7 +131,7 @@ async def test_kill_9_of_the_node_and_of_the_database_keeps_everybodys_last_stam
     assert all(at >= stamp for at in seen.values())
 
 
-async def test_two_devices_that_choose_at_once_leave_store_and_ledger_equal(
+async def test_concurrent_modes_of_two_devices_leave_store_and_ledger_equal(
     start_server, postgres_server, postgres_url
 ):
     server = await start_server(ledger=postgres_url)

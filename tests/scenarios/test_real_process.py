@@ -1,7 +1,6 @@
-"""The scenarios about time, against a separate process over real sockets, with short timings.
+"""Situations about time, against a separate process over real sockets, with short timings.
 
-Nothing here asserts how long something took by our watch: what is compared are the server's own stamps, and the order
-of what the viewers got.
+No test asserts times by our clock: it compares the server's own timestamps and the order of frames.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def now() -> int:
 
 
 async def silent_socket(server: Server, user: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A WebSocket of a peer that is there and then is not: it answers no ping and sends no FIN."""
+    """A WebSocket of a peer that vanishes: it answers no ping and sends no FIN."""
     host, port = server.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
@@ -39,7 +38,7 @@ def beat_frame() -> bytes:
     return bytes((0x81, 0x80 | len(payload), 0, 0, 0, 0)) + payload
 
 
-async def test_A2_a_half_open_socket_is_lost_at_its_last_sign_of_life(start_server) -> None:
+async def test_A2_a_half_open_socket_is_offline_after_dead_after_and_grace(start_server) -> None:
     server = await start_server()
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana:
@@ -51,12 +50,12 @@ async def test_A2_a_half_open_socket_is_lost_at_its_last_sign_of_life(start_serv
         await writer.drain()
         gone = await ana.sees("bo", "offline", after=ana.frames.index(online))
         writer.close()
-    assert before - 50 <= gone["last_seen"] <= before + 1000  # the beat, not the detection
+    assert before - 50 <= gone["last_seen"] <= before + 1000  # the heartbeat, not the detection
     due = gone["last_seen"] + 2000 + 1000
     assert due <= gone["as_of"] <= due + 1000
 
 
-async def test_B1_who_returns_within_grace_was_never_gone(start_server) -> None:
+async def test_B1_a_user_who_returns_within_grace_is_never_shown_offline(start_server) -> None:
     server = await start_server(grace=5)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana:
@@ -70,7 +69,7 @@ async def test_B1_who_returns_within_grace_was_never_gone(start_server) -> None:
     assert ana.shown("bo") == ["offline", "online", "busy"]
 
 
-async def test_B2_who_returns_after_grace_was_gone(start_server) -> None:
+async def test_B2_a_user_who_returns_after_grace_was_shown_offline(start_server) -> None:
     server = await start_server(grace=0.3)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana:
@@ -100,7 +99,7 @@ async def test_C1_signing_out_the_active_device_shows_the_idle_one_at_once(start
     assert again["platforms"] == ["mobile"]
 
 
-async def test_C1_dropping_the_active_device_shows_nothing_until_its_grace_ends(start_server) -> None:
+async def test_C1_dropping_the_active_device_shows_no_change_until_its_grace_ends(start_server) -> None:
     server = await start_server(grace=0.5)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo", "phone", "mobile") as phone:
@@ -115,7 +114,7 @@ async def test_C1_dropping_the_active_device_shows_nothing_until_its_grace_ends(
     assert ana.shown("bo")[-2:] == ["online", "away"]
 
 
-async def test_D2_busy_for_a_while_ends_by_itself_into_the_live_status(start_server) -> None:
+async def test_D2_a_timed_busy_ends_and_shows_the_live_status(start_server) -> None:
     server = await start_server()
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo") as bo:
@@ -130,7 +129,7 @@ async def test_D2_busy_for_a_while_ends_by_itself_into_the_live_status(start_ser
     assert own["until"] is None
 
 
-async def test_I1_a_typist_whose_tab_is_killed_is_gone_by_typing_for(start_server) -> None:
+async def test_I1_typing_of_a_killed_tab_expires_after_typing_for(start_server) -> None:
     server = await start_server(typing_for=0.8)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana:
@@ -141,7 +140,7 @@ async def test_I1_a_typist_whose_tab_is_killed_is_gone_by_typing_for(start_serve
             bo.socket.transport.abort()
         await ana.sees("bo", "offline", after=ana.frames.index(typing))
         await ana.in_step()
-    # The frame itself says when it is over; nothing more is said, and nothing is needed.
+    # The frame contains its end; no other frame is sent or needed.
     assert typing["expires_in"] == 0.8
     assert [f for f in ana.frames if f["type"] == "presence.typing"] == [typing]
 
@@ -157,7 +156,7 @@ async def marked(ledger: Path, *, here: set[str]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_H1_after_kill_9_everybody_was_last_seen_when_the_process_last_stamped(start_server) -> None:
+async def test_H1_after_kill_9_last_seen_is_the_last_stamp_of_the_process(start_server) -> None:
     server = await start_server()
     await server.befriend("ana", "bo", "chen")
     async with server.client("ana"), server.client("bo"), server.client("chen") as chen:
@@ -177,7 +176,7 @@ async def test_H1_after_kill_9_everybody_was_last_seen_when_the_process_last_sta
     assert open_marks(server.ledger) == set()
 
 
-async def test_a_stopped_server_says_when_to_come_back_and_keeps_everything(start_server) -> None:
+async def test_a_stopped_server_gives_a_reconnect_time_and_keeps_modes_and_texts(start_server) -> None:
     server = await start_server(grace=30)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo") as bo:

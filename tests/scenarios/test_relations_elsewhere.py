@@ -1,4 +1,6 @@
-"""A real node asks the example application, in processes of their own: what it may not know, nobody sees."""
+"""A real node asks the example application, in separate processes: a relation the application does not confirm shows no
+user.
+"""
 
 import asyncio
 import json
@@ -17,7 +19,7 @@ SHARED = "shared by herenow and the application, long enough"
 
 
 class App:
-    """The example as a process that can die and come back at the same address."""
+    """The example as a process that can die and return at the same address."""
 
     def __init__(self, folder):
         self.graph = folder / "graph.json"
@@ -74,7 +76,7 @@ async def server(tmp_path, app):
 
 
 def tell(server, **changed):
-    """With the example's own words."""
+    """Reports changes with the example's own function."""
     told = runpy.run_path(str(EXAMPLE))["tell"]
     return asyncio.to_thread(told, server.url, token("app", "service"), **changed)
 
@@ -90,7 +92,7 @@ async def until(question):
             await asyncio.sleep(0.05)
 
 
-async def test_who_is_related_is_what_the_application_says(app, server):
+async def test_the_application_decides_who_is_related(app, server):
     app.friends(("ana", "bob"), rooms={"lobby": ["ana", "bob"]})
     async with server.client("ana") as ana, server.client("bob") as bob, server.client("eve") as eve:
         assert (await bob.watch("ana"))["status"] == "online"
@@ -104,7 +106,7 @@ async def test_who_is_related_is_what_the_application_says(app, server):
         assert (await bob.receive("presence.typing"))["user_id"] == "ana"
 
 
-async def test_a_lost_permission_is_cut_after_the_call_and_comes_back_without_a_new_subscribe(app, server):
+async def test_a_reported_relation_change_hides_and_later_shows_a_user_without_a_new_subscribe(app, server):
     app.friends(("ana", "bob"), ("ana", "cy"))
     async with server.client("ana"), server.client("bob") as bob, server.client("cy") as cy:
         await bob.watch("ana")
@@ -121,7 +123,7 @@ async def test_a_lost_permission_is_cut_after_the_call_and_comes_back_without_a_
         assert cy.shown("ana") == ["online"]
 
 
-async def test_all_of_a_user_is_looked_at_again(app, server):
+async def test_a_reported_user_change_reevaluates_all_relations_of_the_user(app, server):
     app.friends(("ana", "bob"), ("cy", "bob"), rooms={"lobby": ["ana", "bob"]})
     async with server.client("ana") as ana, server.client("bob") as bob, server.client("cy"):
         await bob.send("presence.subscribe", contacts=True, id="all")
@@ -140,14 +142,14 @@ async def test_all_of_a_user_is_looked_at_again(app, server):
         assert "offline" not in bob.shown("cy")
 
 
-async def test_a_dead_application_shows_nobody_and_its_return_shows_them_again(app, server):
+async def test_a_dead_application_hides_users_until_it_returns(app, server):
     app.friends(("ana", "bob"), ("ana", "cy"))
     async with server.client("ana"), server.client("bob") as bob, server.client("cy") as cy:
         await bob.watch("ana")
         await app.die()
-        assert (await cy.watch("ana"))["status"] == "offline"  # nobody says that they are related
-        assert bob.shown("ana") == ["online"]  # what is known is believed for a while
-        await tell(server, pairs=[["ana", "bob"]])  # the last that is heard of it
+        assert (await cy.watch("ana"))["status"] == "offline"  # no answer about this relation
+        assert bob.shown("ana") == ["online"]  # known relations are trusted for a while
+        await tell(server, pairs=[["ana", "bob"]])  # the last report about it
         await bob.sees("ana", "offline")
         assert "relations_source" in await degraded(server)
         async with httpx2.AsyncClient(timeout=PATIENCE) as http:
@@ -166,7 +168,7 @@ async def test_a_dead_application_shows_nobody_and_its_return_shows_them_again(a
         assert (await cy.watch("ana"))["status"] == "online"
 
 
-async def test_a_dead_application_comes_back_with_other_relations(app, server):
+async def test_relations_changed_during_an_application_outage_take_effect_on_its_return(app, server):
     app.friends(("ana", "bob"), ("ana", "cy"))
     async with server.client("ana"), server.client("bob") as bob, server.client("cy") as cy:
         await bob.watch("ana")
@@ -183,7 +185,7 @@ async def test_a_dead_application_comes_back_with_other_relations(app, server):
         assert bob.shown("ana") == ["online", "offline"]
 
 
-async def test_edges_are_not_kept_beside_the_application(app, server):
+async def test_edge_endpoints_are_refused_when_the_application_keeps_the_relations(app, server):
     headers = {"authorization": f"Bearer {token('app', 'service')}"}
     async with httpx2.AsyncClient(base_url=f"{server.url}/api/v1", headers=headers, timeout=PATIENCE) as http:
         for path in ("/follows/a/b", "/contacts/a/b", "/rooms/r/members/a"):

@@ -1,4 +1,4 @@
-"""Two `herenow serve` processes on one Valkey: what happens on one is seen on the other, whatever happens to either."""
+"""Two `herenow serve` processes on one Valkey: changes on one are seen on the other, whatever happens to either."""
 
 import asyncio
 import random
@@ -62,7 +62,7 @@ async def test_a_change_on_one_node_reaches_a_viewer_on_the_other(nodes):
         assert bob.shown("ana")[1:] == ["online", "busy", "offline"]
 
 
-async def test_who_moves_to_the_other_node_within_grace_is_not_seen_to_leave(nodes):
+async def test_a_user_who_moves_to_the_other_node_within_grace_is_not_shown_offline(nodes):
     n1, n2 = nodes
     await n1.befriend("ana", "bob")
     async with n2.client("bob") as bob:
@@ -77,7 +77,7 @@ async def test_who_moves_to_the_other_node_within_grace_is_not_seen_to_leave(nod
             assert bob.shown("ana").count("offline") <= 1
 
 
-async def test_of_a_killed_nodes_users_who_do_not_return_are_shown_offline_once(nodes):
+async def test_users_of_a_killed_node_who_do_not_return_are_shown_offline_once(nodes):
     n1, n2 = nodes
     await n1.befriend("ana", "bob")
     async with n2.client("bob") as bob:
@@ -91,10 +91,10 @@ async def test_of_a_killed_nodes_users_who_do_not_return_are_shown_offline_once(
         assert bob.shown("ana")[-2:] == ["online", "offline"]
 
 
-# A node that gets no time for longer than a shard takes to settle is taken for dead with the rest of what was lost; on a
-# machine that is busy with other tests, grace is what it has to come back in.
+# A node that gets no CPU time for longer than a shard takes to settle counts as dead; on a busy machine grace is the
+# time it has to return.
 @pytest.mark.parametrize("settings", [{"grace": 12}], indirect=True)
-async def test_a_store_that_comes_back_empty_is_written_again_and_nobody_is_shown_offline(nodes, store):
+async def test_a_store_that_comes_back_empty_is_refilled_and_no_user_is_shown_offline(nodes, store):
     n1, n2 = nodes
     await n1.befriend("ana", "bob")
     async with n1.client("ana"), n2.client("bob") as bob:
@@ -113,9 +113,7 @@ async def test_a_store_that_comes_back_empty_is_written_again_and_nobody_is_show
         assert (await n2.rest("GET", "/presence/ana"))["status"] == "online"
 
 
-async def test_e20_a_node_that_does_not_agree_with_the_others_is_refused_with_a_sentence(
-    nodes, tmp_path, store, settings
-):
+async def test_e20_a_node_with_different_terms_is_refused_with_an_explanation(nodes, tmp_path, store, settings):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     unlike: list[tuple[dict[str, object], str]] = [
@@ -140,7 +138,7 @@ async def test_e20_a_node_that_does_not_agree_with_the_others_is_refused_with_a_
         assert "that the others do not have" not in other.told()
 
 
-async def test_h3_last_seen_survives_the_loss_of_the_store_and_a_restart_of_everything(nodes, store):
+async def test_h3_last_seen_survives_the_loss_of_the_store_and_a_restart_of_all_nodes(nodes, store):
     n1, n2 = nodes
     await n1.befriend("ana", "bob")
     async with n2.client("bob") as bob:
@@ -165,14 +163,12 @@ def saved(ledger, user):
         return db.execute("select at from last_seen where user = ?", (user,)).fetchone()
 
 
-async def test_two_devices_that_choose_at_once_through_different_nodes_leave_store_and_ledger_equal(
-    nodes, store, tmp_path
-):
+async def test_concurrent_modes_through_different_nodes_leave_store_and_ledger_equal(nodes, store, tmp_path):
     n1, n2 = nodes
     dice = random.Random(7)
     async with n1.client("ana", "phone") as phone, n2.client("ana", "laptop") as laptop:
         for number in range(40):
-            for device in (phone, laptop):  # neither waits for an answer: their choices meet
+            for device in (phone, laptop):  # without waiting for answers: their choices conflict
                 what = dice.choice(["auto", "busy", "away", "invisible", None])
                 choice = {"custom_status": {"text": f"{number}"}} if what is None else {"mode": what}
                 await device.send("presence.set", **choice, id=f"{number}")
@@ -181,7 +177,7 @@ async def test_two_devices_that_choose_at_once_through_different_nodes_leave_sto
             assert last["type"] == "presence.ok"
         refused = [frame for device in (phone, laptop) for frame in device.frames if "code" in frame]
         assert not refused
-        assert sum(await asyncio.gather(*map(_conflicts, nodes))) > 0  # they did meet
+        assert sum(await asyncio.gather(*map(_conflicts, nodes))) > 0  # conflicts did happen
 
         async def agree():
             told = [await node.rest("GET", "/presence/me", "ana", service=False) for node in nodes]

@@ -1,4 +1,4 @@
-"""spec/vectors/*.json: what all SDKs must do, asked of the server's wire and of the Python SDK."""
+"""spec/vectors/*.json: the required behaviour of all SDKs, checked against the server's wire and the Python SDK."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def named(stories: list[dict[str, Any]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("story", stories, ids=[story["name"] for story in stories])
 
 
-# --- Ids, back-off, closes -------------------------------------------------------------------------------------------
+# --- Ids, back-off, closes
 
 
 @pytest.mark.parametrize("case", vectors("ids")["cases"], ids=lambda case: ascii(case["value"])[:30])
-def test_ids(case):
+def test_the_id_vectors_hold(case):
     try:
         found = parse_id(case["value"])
     except ProtocolError:
@@ -50,12 +50,12 @@ def test_ids(case):
     assert found == case["id"]
 
 
-def test_back_off():
+def test_the_back_off_vectors_hold():
     for case in vectors("backoff")["cases"]:
         assert backoff.delay(case["failures"], case["random"], case["retry_after"]) == case["wait"], case
 
 
-def test_closes():
+def test_the_close_code_vectors_hold():
     given = vectors("closes")
     for case in given["cases"]:
         assert backoff.after_close(case["code"]) is Verdict(case["verdict"]), case
@@ -65,17 +65,17 @@ def test_closes():
         assert backoff.retry_after(case["reason"]) == case["retry_after"], case
 
 
-def test_every_close_of_the_server_has_a_verdict_that_its_own_table_agrees_with():
+def test_close_code_vectors_agree_with_the_servers_table():
     verdicts = {case["code"]: case["verdict"] for case in vectors("closes")["cases"]}
     for code, row in CLOSES.items():
         assert (verdicts[code] in ("retry", "slowly")) is row.retry, code
 
 
-# --- What a client says ----------------------------------------------------------------------------------------------
+# --- Client frames
 
 
 @pytest.mark.parametrize("case", vectors("client-frames")["cases"], ids=lambda case: json.dumps(case["frame"])[:60])
-def test_the_server_understands_what_a_client_may_say_and_nothing_else(case):
+def test_the_server_accepts_exactly_the_valid_client_frames_of_the_vectors(case):
     def understood() -> str | None:
         try:
             decode_frame(json.dumps(case["frame"]).encode()).command(NOW)
@@ -86,7 +86,7 @@ def test_the_server_understands_what_a_client_may_say_and_nothing_else(case):
     assert understood() == case.get("code")
 
 
-def test_choices_and_the_server_understands_them():
+def test_the_client_builds_the_set_frames_of_the_vectors():
     for case in vectors("choices")["cases"]:
         frame = msgspec.json.encode(set_frame(**case["choice"]))
         assert json.loads(frame) == case["frame"]
@@ -94,7 +94,7 @@ def test_choices_and_the_server_understands_them():
 
 
 @named(vectors("interest")["stories"])
-def test_interest(story):
+def test_the_interest_vectors_hold(story):
     interest, asked = Interest(), []
     size = story.get("size", 65_536)
     for step in story["steps"]:
@@ -123,7 +123,7 @@ def _without_id(frame: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in frame.items() if name != "id"}
 
 
-# --- What a server says ----------------------------------------------------------------------------------------------
+# --- Server frames
 
 CUSTOM = Custom("Lunch", "🍜", 1_893_456_000_000)
 
@@ -176,12 +176,12 @@ MADE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", vectors("server-frames")["frames"])
-def test_the_server_says_exactly_this(name):
+def test_the_server_builds_the_frames_of_the_vectors(name):
     assert json.loads(MADE[name]()) == vectors("server-frames")["frames"][name]
 
 
 @pytest.mark.parametrize("name", vectors("server-frames")["frames"])
-def test_the_python_sdk_reads_all_of_it(name):
+def test_the_python_sdk_reads_every_server_frame_of_the_vectors(name):
     said = vectors("server-frames")["frames"][name]
     frame = read_frame(json.dumps(said))
     assert frame is not None
@@ -190,17 +190,17 @@ def test_the_python_sdk_reads_all_of_it(name):
     assert read_frame(json.dumps(said | {"from_the_future": 1})) == frame
 
 
-def test_a_frame_of_the_future_is_ignored():
+def test_a_frame_of_an_unknown_type_is_ignored():
     assert read_frame('{"type":"presence.sing"}') is None
     assert read_frame("{") is None
     assert read_frame("[]") is None
 
 
-# --- The roster ------------------------------------------------------------------------------------------------------
+# --- The roster
 
 
 @named(vectors("roster")["stories"])
-def test_roster(story):
+def test_the_roster_vectors_hold(story):
     roster = Roster()
     for step in story["steps"]:
         changed = [change.now.user_id for change in happen(roster, step)]

@@ -1,4 +1,4 @@
-"""An issuer of tokens: keys of every kind, and a real HTTP server that publishes them, or misbehaves."""
+"""A token issuer: keys of every kind, and a real HTTP server that publishes them or misbehaves."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ ALGORITHMS = ("RS256", "ES256", "EdDSA")
 
 @cache
 def private_key(algorithm, name="one"):
-    del name  # another name, another key
+    del name  # another name gives another key
     match algorithm:
         case "RS256":
             return rsa.generate_private_key(65537, 2048)
@@ -61,7 +61,7 @@ def signed(algorithm, name="one", *, kid="", now=None, headers=None, **claims):
 
 
 class Issuer:
-    """What its address answers; how often it was asked."""
+    """The answers of its address, and the number of requests."""
 
     def __init__(self):
         self.body = jwks(*map(public_jwk, ALGORITHMS))

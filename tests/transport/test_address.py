@@ -1,4 +1,4 @@
-"""Who may listen where, alone or together."""
+"""Binding of ports by one process or several workers."""
 
 import socket
 
@@ -14,7 +14,7 @@ def port_of(bound):
     return bound.getsockname()[1]
 
 
-def test_a_port_is_chosen_once_for_all_and_connections_are_spread_over_who_listens():
+def test_workers_share_one_port_and_connections_are_spread_over_them():
     with held(HOST, 0) as address, joined(HOST, port_of(address)) as one, joined(HOST, port_of(address)) as two:
         assert port_of(one) == port_of(two) == port_of(address) > 0
         one.listen(100)
@@ -36,7 +36,7 @@ def taken_by(bound):
             return found
 
 
-def test_nobody_gets_a_part_without_having_asked_whether_somebody_is_there():
+def test_a_port_in_use_by_workers_is_refused_to_another_server():
     with held(HOST, 0) as address, joined(HOST, port_of(address)) as worker:
         worker.listen(1)
         for take in (held, listening):
@@ -46,12 +46,12 @@ def test_nobody_gets_a_part_without_having_asked_whether_somebody_is_there():
         held(HOST, port_of(alone))
 
 
-def test_an_address_that_is_not_ours_is_refused_with_a_remedy():
+def test_an_address_of_another_machine_is_refused_with_a_remedy():
     with pytest.raises(ConfigurationError, match=r"cannot be listened on .*: choose others with --host, --port"):
         held("192.0.2.1", 0)
 
 
-def test_the_url_says_how_it_is_reached():
+def test_url_of_names_scheme_host_and_port():
     with listening(HOST, 0) as bound:
         assert url_of(bound, secure=False) == f"http://127.0.0.1:{port_of(bound)}"
         assert url_of(bound, secure=True) == f"https://127.0.0.1:{port_of(bound)}"

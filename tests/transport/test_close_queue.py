@@ -1,4 +1,4 @@
-"""Thousands of ends leave the event loop its turns, and each of them is done once, in order."""
+"""Thousands of closes do not block the event loop, and each is processed once, in order."""
 
 import asyncio
 from functools import partial
@@ -14,14 +14,14 @@ from herenow.wire.codes import Close
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_a_few_are_done_at_once():
+async def test_closes_within_the_budget_run_at_once():
     queue, gone = CloseQueue(), list[object]()
     for number in range(BUDGET):
         queue.take(partial(gone.append, number))
     assert gone == list(range(BUDGET))
 
 
-async def test_of_thousands_so_many_are_done_in_a_turn_of_the_loop_and_all_in_their_order():
+async def test_many_closes_run_in_order_at_most_a_budget_per_loop_iteration():
     queue, gone, per_turn = CloseQueue(), list[object](), list[int]()
     for number in range(3 * BUDGET):
         queue.take(partial(gone.append, number))
@@ -34,7 +34,7 @@ async def test_of_thousands_so_many_are_done_in_a_turn_of_the_loop_and_all_in_th
     assert len(per_turn) >= 2
 
 
-async def test_who_goes_while_others_wait_does_not_overtake_them():
+async def test_a_later_close_does_not_overtake_waiting_ones():
     queue, gone = CloseQueue(), list[object]()
     for number in range(BUDGET + 1):
         queue.take(partial(gone.append, number))
@@ -45,7 +45,7 @@ async def test_who_goes_while_others_wait_does_not_overtake_them():
     assert gone == [*range(BUDGET + 1), "later"]
 
 
-async def test_one_that_fails_takes_no_other_with_it():
+async def test_a_failing_close_is_logged_and_does_not_stop_the_others():
     queue, gone = CloseQueue(), list[object]()
     for number in range(BUDGET):
         queue.take(partial(gone.append, number))
@@ -58,7 +58,7 @@ async def test_one_that_fails_takes_no_other_with_it():
     assert [line["event"] for line in logs] == ["departure.failed"]
 
 
-async def test_a_gateway_that_stops_leaves_nobody_waiting():
+async def test_finish_runs_all_waiting_closes():
     queue, gone = CloseQueue(), list[object]()
     for number in range(3 * BUDGET):
         queue.take(partial(gone.append, number))
@@ -70,12 +70,12 @@ async def test_a_gateway_that_stops_leaves_nobody_waiting():
 
 
 def fill(door):
-    """So many others go in this turn that who goes next waits."""
+    """Fills the budget of this loop iteration, so that the next close waits."""
     for _ in range(BUDGET):
         door.gateway.close_queue.take(lambda: None)
 
 
-async def test_a_fin_that_waits_stays_a_sign_of_life_when_the_node_drains_meanwhile():
+async def test_a_queued_close_keeps_its_time_as_last_sign_of_life_during_a_drain():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(20)
@@ -88,7 +88,7 @@ async def test_a_fin_that_waits_stays_a_sign_of_life_when_the_node_drains_meanwh
         assert session.seen_at == left
 
 
-async def test_an_end_that_waits_is_not_counted_as_a_close_of_ours():
+async def test_a_queued_close_by_the_peer_is_not_counted_as_a_close_by_the_server():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(1)
@@ -99,7 +99,7 @@ async def test_an_end_that_waits_is_not_counted_as_a_close_of_ours():
         assert door.gateway.node.context.metrics.closes[Close.DRAINING] == before
 
 
-async def test_who_comes_back_is_not_refused_for_connections_that_are_gone():
+async def test_connections_whose_close_is_queued_do_not_count_against_the_limit():
     async with a_door() as door:
         limit = door.gateway.node.sessions.connections._max_connections
         tabs = [come(door) for _ in range(limit)]

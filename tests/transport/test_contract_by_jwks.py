@@ -1,4 +1,4 @@
-"""J2 with an issuer's keys, on a whole node over real sockets, by REST and by WebSocket alike."""
+"""J2 with an issuer's keys, on a whole node over real sockets, by REST and by WebSocket."""
 
 import asyncio
 import base64
@@ -69,11 +69,11 @@ def out(code):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_every_algorithm_opens_the_door(place, algorithm):
+async def test_a_token_of_every_algorithm_is_accepted(place, algorithm):
     assert await both(place[1], token(algorithm)) == IN
 
 
-async def test_a_secret_that_is_configured_as_well_opens_it_too(place):
+async def test_a_token_signed_with_the_configured_secret_is_accepted_besides_jwks(place):
     minted = jwt.encode({"sub": "ana", "exp": time.time() + 60, **NAMES}, SECRET, "HS256")
     assert await both(place[1], minted) == IN
 
@@ -86,7 +86,7 @@ def unsigned():
 
 
 def confused(encoding):
-    """HS256 with the public key for a secret, as anybody could make it; by hand, for PyJWT refuses to."""
+    """HS256 with the public key as the secret, as an attacker could make it; built by hand because PyJWT refuses to."""
     public = private_key("RS256").public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
     head, payload, _ = token().split(".")
     said = json.loads(base64.urlsafe_b64decode(head + "=="))
@@ -123,7 +123,7 @@ def with_another_algorithm():
         (lambda: token("RS256", "stranger", headers={"jwk": public_jwk("RS256", "stranger")}), "token_unknown_key"),
     ],
 )
-async def test_j2_a_bad_token_opens_nothing(place, bad, code):
+async def test_j2_a_bad_token_is_refused(place, bad, code):
     assert await both(place[1], bad()) == out(code)
 
 
@@ -138,21 +138,21 @@ async def test_j2_a_foreign_origin_is_refused_with_a_good_token(place):
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden_origin")
 
 
-async def test_a_socket_waits_for_a_key_that_is_being_looked_for(place):
+async def test_a_websocket_upgrade_waits_while_its_key_is_fetched(place):
     issuer, here = place
     issuer.publishes(public_jwk("RS256"), public_jwk("ES256", "new"))
     issuer.delay = 0.3
     headers = {"authorization": f"Bearer {token('ES256', 'new')}"}
     async with websockets.connect(here.ws, additional_headers=headers) as opened:
-        await opened.send('{"type":"presence.active","id":1}')  # before anybody knows who it is
+        await opened.send('{"type":"presence.active","id":1}')  # before the token is verified
         types = [json.loads(await opened.recv())["type"] for _ in range(3)]
     assert sorted(types) == ["presence.ok", "presence.self", "presence.welcome"]
     assert types[0] == "presence.welcome"
     assert issuer.asked == 2
-    assert await rest(here, token("ES256")) == "keys_unavailable"  # looked for in half a minute at the earliest
+    assert await rest(here, token("ES256")) == "keys_unavailable"  # searched again after half a minute at the earliest
 
 
-async def test_a_refresh_with_a_new_key_is_taken(place):
+async def test_a_refresh_with_a_token_of_a_new_key_is_accepted(place):
     issuer, here = place
     headers = {"authorization": f"Bearer {token()}"}
     async with websockets.connect(here.ws, additional_headers=headers) as opened:
@@ -162,10 +162,10 @@ async def test_a_refresh_with_a_new_key_is_taken(place):
             while (frame := json.loads(await opened.recv())).get("id") != 7:
                 pass
     assert frame["type"] == "presence.ok"
-    assert await rest(here, token()) in ("token_unknown_key", "keys_unavailable")  # its key was taken back
+    assert await rest(here, token()) in ("token_unknown_key", "keys_unavailable")  # its key was removed
 
 
-async def test_a_node_starts_without_its_issuer_and_says_so():
+async def test_a_node_starts_while_its_issuer_is_down_and_reports_it():
     async with issuing() as issuer:
         issuer.status = "500 Oops"
         async with guarded(issuer, secret=None) as here:
@@ -185,7 +185,7 @@ async def test_a_node_starts_without_its_issuer_and_says_so():
             assert await rest(here, None, "/readyz") == "ok"
 
 
-async def test_without_a_configured_secret_none_is_made_and_none_is_accepted(tmp_path):
+async def test_with_jwks_and_no_secret_no_secret_is_generated_or_accepted(tmp_path):
     async with issuing() as issuer:
         async with guarded(issuer, secret=None, ledger=f"sqlite:///{tmp_path}/herenow.db") as here:
             minted = jwt.encode({"sub": "ana", "exp": time.time() + 60, **NAMES}, SECRET, "HS256")
@@ -193,7 +193,7 @@ async def test_without_a_configured_secret_none_is_made_and_none_is_accepted(tmp
         assert not (tmp_path / "herenow.secret").exists()
 
 
-async def test_a_revoked_token_is_refused_everywhere_and_its_sockets_are_closed(place):
+async def test_a_revoked_token_is_refused_and_its_sockets_are_closed(place):
     _, here = place
     old = token()
     headers = {"authorization": f"Bearer {old}"}
@@ -210,7 +210,7 @@ async def test_a_revoked_token_is_refused_everywhere_and_its_sockets_are_closed(
     assert await both(here, token(iat=answer.json()["issued_before"] / 1000 + 0.001)) == IN
 
 
-async def test_a_refresh_with_a_void_token_is_refused_and_one_with_a_new_token_survives_the_revocation(place):
+async def test_a_refresh_with_a_revoked_token_is_refused_and_with_a_newer_token_the_socket_stays(place):
     _, here = place
     service = {"authorization": f"Bearer {token(sub='backend', scope='service')}"}
     now = time.time()

@@ -1,4 +1,4 @@
-"""The WebSocket's contract on a whole node in this process, over real sockets: J1 to J3, and what clients rely on."""
+"""The WebSocket contract on a whole node in this process, over real sockets: J1 to J3, and what clients rely on."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def closed_with(address: str, **options: Any) -> tuple[int | None, str]:
 # What clients rely on
 
 
-async def test_the_example_client_works_as_written(here: Here) -> None:
+async def test_the_example_client_of_the_docs_works(here: Here) -> None:
     await here.befriend("123", "456")
     headers = {"authorization": f"Bearer {token('123')}"}
     async with websockets.connect(here.ws + "/", additional_headers=headers) as socket:
@@ -94,7 +94,7 @@ async def test_the_example_client_works_as_written(here: Here) -> None:
     assert (frames[2]["user_id"], frames[2]["status"]) == ("456", "offline")
 
 
-async def test_welcome_comes_first_and_says_all_a_client_needs(here: Here) -> None:
+async def test_the_first_frames_are_welcome_and_self(here: Here) -> None:
     async with here.client("ana", "?platform=desktop") as ana:
         await ana.socket.send("rubbish")
         await ana.receive("presence.error")
@@ -128,7 +128,7 @@ async def test_answers_come_in_order_and_echo_their_ids(here: Here) -> None:
     assert reasons == {("nobody", "not_mutual_followers"), ("7", "not_mutual_followers"), ("a b", "invalid_user_id")}
 
 
-async def test_F2_five_hundred_targets_at_once_are_a_few_frames_and_each_error_is_named(here: Here) -> None:
+async def test_F2_a_subscribe_to_500_users_is_answered_in_few_frames_with_each_error_listed(here: Here) -> None:
     friends = [f"u{number}" for number in range(497)]
     rows = "".join(json.dumps({"kind": "contact", "a": "ana", "b": friend}) + "\n" for friend in friends)
     await here.put("/relations", "POST", content=rows, headers={"content-type": "application/x-ndjson"})
@@ -148,7 +148,7 @@ async def test_F2_five_hundred_targets_at_once_are_a_few_frames_and_each_error_i
     assert messages <= 8
 
 
-async def test_A9_what_a_client_says_about_the_time_is_ignored(here: Here) -> None:
+async def test_A9_times_sent_by_a_client_are_ignored(here: Here) -> None:
     await here.befriend("ana", "bo")
     async with here.client("bo") as bo:
         await bo.watch("ana")
@@ -170,7 +170,7 @@ async def test_A9_what_a_client_says_about_the_time_is_ignored(here: Here) -> No
     assert came - 1_000 <= min(times) <= max(times) <= left + 1_000
 
 
-async def test_tokens_may_come_by_header_subprotocol_or_query(here: Here) -> None:
+async def test_a_token_is_accepted_in_header_subprotocol_or_query(here: Here) -> None:
     ana = token("ana")
     for options in (
         {"uri": here.ws, "additional_headers": {"authorization": f"Bearer {ana}"}},
@@ -182,10 +182,10 @@ async def test_tokens_may_come_by_header_subprotocol_or_query(here: Here) -> Non
             assert socket.subprotocol in ("herenow.v1", None)
 
 
-# J1: rubbish
+# J1: malformed input
 
 
-async def test_J1_rubbish_gets_a_code_and_a_sentence_and_then_4400(here: Here) -> None:
+async def test_J1_malformed_frames_get_an_error_and_finally_close_4400(here: Here) -> None:
     rubbish: list[str | bytes] = [
         "{",
         "[]",
@@ -212,7 +212,7 @@ async def test_J1_rubbish_gets_a_code_and_a_sentence_and_then_4400(here: Here) -
     assert code == 4400
 
 
-async def test_J1_refusals_are_not_rubbish(here: Here) -> None:
+async def test_J1_refused_commands_do_not_count_as_malformed(here: Here) -> None:
     async with here.client("ana") as ana:
         for number in range(30):
             await ana.send("room.open", room=f"r{number}", id=number)
@@ -231,7 +231,7 @@ async def test_J1_refusals_are_not_rubbish(here: Here) -> None:
         ("?platform=web&platform=web", "bad_shape"),
     ],
 )
-async def test_J1_a_wrong_query_is_explained_before_the_end(here: Here, query: str, code: str) -> None:
+async def test_J1_a_wrong_query_gets_an_error_frame_before_the_close(here: Here, query: str, code: str) -> None:
     headers = {"authorization": f"Bearer {token('ana')}"}
     async with websockets.connect(here.ws + query, additional_headers=headers) as socket:
         assert json.loads(await socket.recv())["code"] == code
@@ -240,9 +240,9 @@ async def test_J1_a_wrong_query_is_explained_before_the_end(here: Here, query: s
 
 
 @pytest.mark.parametrize("size", [70_000, 1_048_576])
-async def test_J1_a_message_too_large_ends_only_its_own_connection(here: Here, size: int) -> None:
+async def test_J1_a_too_large_message_closes_only_its_own_connection(here: Here, size: int) -> None:
     async with here.client("ana") as ana, here.client("bo") as bo:
-        with suppress(websockets.ConnectionClosed):  # it may be told before it has said everything
+        with suppress(websockets.ConnectionClosed):  # it may be closed before it has sent everything
             await ana.socket.send("x" * size)
         assert (await ana.closed())[0] == 1009
         await bo.in_step()
@@ -271,7 +271,7 @@ def forged(**claims: Any) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("token_") else "",
 )
-async def test_J2_a_bad_token_is_told_by_4401(here: Here, bad: str, reason: str) -> None:
+async def test_J2_a_bad_token_is_closed_with_4401(here: Here, bad: str, reason: str) -> None:
     assert await closed_with(f"{here.ws}?token={bad}") == (4401, reason)
 
 
@@ -285,7 +285,7 @@ async def test_J2_a_foreign_origin_is_refused_before_the_upgrade(here: Here) -> 
         pass
 
 
-async def test_J3_a_token_that_ends_during_the_connection_ends_it(here: Here) -> None:
+async def test_J3_a_connection_is_closed_when_its_token_expires(here: Here) -> None:
     short = token("ana", ttl=1.5)
     async with websockets.connect(f"{here.ws}?token={short}") as socket:
         client = Client(socket)
@@ -294,7 +294,7 @@ async def test_J3_a_token_that_ends_during_the_connection_ends_it(here: Here) ->
         client.reader.cancel()
 
 
-async def test_J3_a_refresh_prolongs_it_and_another_users_token_does_not(here: Here) -> None:
+async def test_J3_a_refresh_prolongs_a_connection_and_a_token_of_another_user_is_refused(here: Here) -> None:
     expires = time.time() + 1.5
     short = token("ana", ttl=1.5)
     async with websockets.connect(f"{here.ws}?token={short}") as socket:
@@ -305,7 +305,7 @@ async def test_J3_a_refresh_prolongs_it_and_another_users_token_does_not(here: H
         malformed = await client.until(lambda frame: frame.get("id") == 2)
         await client.send("presence.refresh", token=token("ana"), id=3)
         fine = await client.until(lambda frame: frame.get("id") == 3)
-        await asyncio.sleep(max(0, expires + 0.5 - time.time()))  # past the old end, by the server's clock
+        await asyncio.sleep(max(0, expires + 0.5 - time.time()))  # past the old expiry, by the server's clock
         await client.in_step()
         client.reader.cancel()
     assert (refused["code"], malformed["code"], fine["type"]) == ("token_other_user", "token_malformed", "presence.ok")
@@ -322,7 +322,7 @@ async def test_C3_two_tabs_are_one_device_and_bye_ends_both(here: Here) -> None:
         assert await second.closed() == (4409, "signed out")
 
 
-async def test_J1_what_is_no_user_id_cannot_be_unsubscribed_from_and_the_rest_is(here: Here) -> None:
+async def test_J1_invalid_ids_in_an_unsubscribe_are_refused_and_the_valid_ones_applied(here: Here) -> None:
     async with here.client("ana") as ana:
         await ana.send("presence.unsubscribe", target_user_id="a b", id=1)
         await ana.send("presence.unsubscribe", target_user_ids=["bo", 1.5], id=2)
@@ -336,14 +336,14 @@ async def test_J1_what_is_no_user_id_cannot_be_unsubscribed_from_and_the_rest_is
     ]
 
 
-async def test_a_bye_with_an_id_is_answered_before_the_end(here: Here) -> None:
+async def test_a_bye_with_an_id_is_answered_before_the_close(here: Here) -> None:
     async with here.client("ana") as ana:
         await ana.send("presence.bye", id="last")
         assert await ana.closed() == (1000, "signed out")
     assert ana.frames[-1] == {"type": "presence.ok", "id": "last"}
 
 
-async def test_nothing_that_waits_behind_a_bye_is_done(here: Here) -> None:
+async def test_commands_behind_a_bye_are_not_executed(here: Here) -> None:
     await here.befriend("ana", "bo")
     with capture_logs() as logs:
         async with here.client("ana") as ana, here.client("ana", "?device_id=other") as other:
@@ -357,16 +357,14 @@ async def test_nothing_that_waits_behind_a_bye_is_done(here: Here) -> None:
     assert [line for line in logs if line["log_level"] == "error"] == []
 
 
-async def test_a_sign_out_during_a_subscribe_ends_it_without_a_failure(
-    here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sign_out_during_a_subscribe_causes_no_error_log(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     await here.befriend("ana", "bo")
     grant = Subscriptions.grant
     subscribed = asyncio.Event()
 
     async def late(self: Subscriptions, outbox: Outbox, targets: Any, **how: Any) -> Granted:
         await here.put("/presence/devices/pc", "DELETE", headers={"authorization": f"Bearer {token('ana')}"})
-        subscribed.set()  # the client may hear of its end before we go on here
+        subscribed.set()  # the client may see its close before we continue here
         return await grant(self, outbox, targets, **how)
 
     monkeypatch.setattr(Subscriptions, "grant", late)
@@ -375,12 +373,12 @@ async def test_a_sign_out_during_a_subscribe_ends_it_without_a_failure(
             await ana.send("presence.subscribe", target_user_id="bo", id=1)
             assert await ana.closed() == (4409, "signed out")
             await subscribed.wait()
-            async with here.client("bo") as bo:  # whatever the subscribe came to has been said by then
+            async with here.client("bo") as bo:  # any answer to the subscribe has been sent by then
                 await bo.in_step()
     assert [line for line in logs if line["log_level"] == "error"] == []
 
 
-async def test_a_command_that_fails_is_answered_and_those_behind_it_are_done(
+async def test_a_failing_command_gets_an_error_and_later_commands_are_executed(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
@@ -399,7 +397,7 @@ async def test_a_command_that_fails_is_answered_and_those_behind_it_are_done(
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["command.failed"]
 
 
-async def test_C5_one_connection_too_many_is_told_by_4429() -> None:
+async def test_C5_a_connection_over_the_limit_is_closed_with_4429() -> None:
     async with node(max_connections_per_user=2) as here, here.client("ana") as one, here.client("ana") as two:
         headers = {"authorization": f"Bearer {token('ana')}"}
         assert (await closed_with(here.ws, additional_headers=headers))[0] == 4429
@@ -407,7 +405,7 @@ async def test_C5_one_connection_too_many_is_told_by_4429() -> None:
         await two.in_step()
 
 
-async def test_C5_one_session_too_many_is_told_by_4429() -> None:
+async def test_C5_a_session_over_the_limit_is_closed_with_4429() -> None:
     async with node(max_sessions_per_user=1) as here, here.client("ana", "?device_id=one") as one:
         headers = {"authorization": f"Bearer {token('ana')}"}
         assert (await closed_with(here.ws + "?device_id=two", additional_headers=headers))[0] == 4429
@@ -421,7 +419,7 @@ async def test_C6_a_mode_set_on_one_device_reaches_the_other(here: Here) -> None
     assert own["status"] == "online"
 
 
-async def test_a_viewer_that_stops_reading_is_cut_off_and_disturbs_nobody() -> None:
+async def test_a_viewer_that_stops_reading_is_disconnected_without_effect_on_others() -> None:
     async with node(stuck_after=0.3) as here:
         await here.befriend("ana", "bo")
         async with here.client("bo") as bo:
@@ -434,7 +432,7 @@ async def test_a_viewer_that_stops_reading_is_cut_off_and_disturbs_nobody() -> N
                     f"Authorization: Bearer {token('ana')}\r\n\r\n"
                 ).encode()
             )
-            # Ask for more than the kernel's buffers hold, and read nothing of it.
+            # Request more than the kernel's buffers hold, and read nothing of it.
             ask = json.dumps({"type": "presence.subscribe", "target_user_id": "ana", "id": "x" * 60}).encode()
             frame = bytes((0x81, 0xFE)) + len(ask).to_bytes(2, "big") + bytes(4) + ask
             async with asyncio.timeout(PATIENCE):

@@ -1,4 +1,4 @@
-"""The wheel that ends connections whose token has expired keeps nobody, and no more than one entry each."""
+"""The wheel that closes connections with expired tokens keeps no closed session, and few entries per connection."""
 
 import gc
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ class Door:
 
 @asynccontextmanager
 async def a_door():
-    """Not a fixture: its time would not be the test's."""
+    """Not a fixture: its simulated time would differ from the test's."""
     world = World()
     node = (await world.start("n1")).node
     gateway = WebSocketServer(node, Auth(SECRET, node.context.clock, DAY), Sockets(100), world.settings)
@@ -67,7 +67,7 @@ def sessions():
     return sum(isinstance(thing, ClientSession) for thing in gc.get_objects())
 
 
-async def test_who_has_gone_is_not_kept_until_their_token_expires():
+async def test_a_closed_session_is_freed_before_its_token_expires():
     async with a_door() as door:
         before = sessions()
         for _ in range(50):
@@ -76,7 +76,7 @@ async def test_who_has_gone_is_not_kept_until_their_token_expires():
         assert sessions() == before
 
 
-async def test_a_token_of_minutes_ends_its_connection_when_it_expires_and_not_before():
+async def test_a_connection_ends_when_its_token_expires_and_not_before():
     async with a_door() as door:
         line = door.come(ttl=300)
         await door.world.sleep(299)
@@ -85,7 +85,7 @@ async def test_a_token_of_minutes_ends_its_connection_when_it_expires_and_not_be
         assert line.ended == (Close.UNAUTHORIZED, "token_expired")
 
 
-async def test_a_refresh_may_shorten_and_a_hundred_of_them_leave_one_end():
+async def test_a_refresh_may_shorten_the_expiry_and_repeated_ones_leave_few_timers():
     async with a_door() as door:
         line = door.come(ttl=DAY)
         long, short = door.token(DAY), door.token(30)

@@ -1,4 +1,4 @@
-"""Is what goes past HTTP the same as what HTTP hands over? And who says nothing at all?"""
+"""A handshake recognised in the first bytes has the same result as one through HTTP; and connections without any bytes."""
 
 import asyncio
 import queue
@@ -68,7 +68,7 @@ BROWSERS = {
 
 
 @pytest.mark.parametrize("client", BROWSERS)
-def test_what_browsers_and_proxies_say_takes_the_short_way(client: str):
+def test_handshakes_of_browsers_and_proxies_are_recognised_without_http(client: str):
     head = lines(*BROWSERS[client])
     assert plain_handshake(head) == len(head)
     assert plain_handshake(head + frame(TEXT, b"early")) == len(head)
@@ -102,20 +102,20 @@ def without(name: str) -> tuple[str, ...]:
         ("GET /ws#there HTTP/1.1", *HANDSHAKE[1:]),
     ],
 )
-def test_whatever_is_in_doubt_goes_to_http(said: tuple[str, ...]):
+def test_an_unusual_handshake_is_passed_to_http(said: tuple[str, ...]):
     assert plain_handshake(lines(*said)) == 0
 
 
 @pytest.mark.parametrize("size", [1, 20, -1])
-def test_a_part_of_a_head_goes_to_http(size: int):
+def test_an_incomplete_request_head_is_passed_to_http(size: int):
     assert plain_handshake(lines(*HANDSHAKE)[:size]) == 0
 
 
-# The two ways side by side
+# Both paths compared
 
 
 class Ear(RecordingTransport):
-    """What a protocol, and whoever it hands over to, made of the bytes."""
+    """Records what a protocol and its successor write."""
 
     def __init__(self, nowhere: socket.socket, protocol: asyncio.BaseProtocol) -> None:
         super().__init__(nowhere)
@@ -144,7 +144,7 @@ class Ear(RecordingTransport):
 
 
 class Talk:
-    """A server of which nothing but its protocol runs."""
+    """A server of which only the protocol runs."""
 
     def __init__(self, implementation: str) -> None:
         self.asked: list[object] = []
@@ -163,14 +163,14 @@ class Talk:
         return Accept(Echo(self))  # type: ignore[arg-type]
 
     async def hear(self, first: type[ProtocolSniffer] | type[HttpProtocol], data: bytes) -> tuple[bytes, bool, object]:
-        """Everything written, whether it was closed, and what the acceptor was asked."""
+        """(bytes written, whether it was closed, requests to the acceptor)"""
         self.asked = []
         protocol = first(self._config, ServerState(), {})
         with socket.socket() as nowhere:
             ear = Ear(nowhere, protocol)
             protocol.connection_made(ear)
             protocol.data_received(data)
-            for _ in range(5):  # turns of the loop that an answer takes
+            for _ in range(5):  # loop iterations that an answer needs
                 await asyncio.sleep(0)
             heard = ear.sent, ear.closed, self.asked
             last = ear.get_protocol()
@@ -254,13 +254,13 @@ def heads(draw: st.DrawFn) -> bytes:
 @example(data=lines(*HANDSHAKE))
 @example(data=lines(*HANDSHAKE) + frame(TEXT, b"early"))
 @example(data=lines("GET /a HTTP/1.1", "Host: here"))
-def test_the_short_way_and_the_long_way_lead_to_the_same(implementation: str, data: bytes):
+def test_a_direct_handshake_and_one_through_http_have_the_same_result(implementation: str, data: bytes):
     short, long = ways(implementation, data)
     assert short == long
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_each_way_lets_a_handshake_in_with_what_came_behind_it(implementation: str):
+def test_frames_sent_with_the_handshake_are_processed_on_both_paths(implementation: str):
     for sent, closed, asked in ways(implementation, lines(*HANDSHAKE) + frame(TEXT, b"early")):
         assert sent.startswith(b"HTTP/1.1 101 ")
         assert sent.endswith(b"\x81\x05early")
@@ -268,11 +268,11 @@ def test_each_way_lets_a_handshake_in_with_what_came_behind_it(implementation: s
         assert len(asked) == 1  # type: ignore[arg-type]
 
 
-# Who says nothing
+# Connections without bytes
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_who_has_said_nothing_when_the_server_stops_is_let_go(implementation: str):
+def test_a_connection_without_any_bytes_is_closed_when_the_server_stops(implementation: str):
     with Server(implementation) as server:
         client = Client(server.port)
         server.call(lambda: None)
@@ -282,7 +282,7 @@ def test_who_has_said_nothing_when_the_server_stops_is_let_go(implementation: st
         assert client.read(1) == b""
 
 
-def test_who_goes_without_a_word_leaves_nothing_behind():
+def test_a_connection_reset_before_any_bytes_is_forgotten():
     with Server("picows") as server:
         for _ in range(3):
             Client(server.port).reset()

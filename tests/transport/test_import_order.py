@@ -3,7 +3,7 @@
 from tests.source_tree import imports, modules
 
 ORDER = ["server", "session", "http", "websocket", "auth", "address"]
-"""Each may import what stands behind it."""
+"""Each may import those after it."""
 
 PACKAGE = "herenow.transport."
 
@@ -23,16 +23,16 @@ def edges() -> list[tuple[str, str]]:
     ]
 
 
-def test_every_part_has_a_place():
+def test_every_transport_package_has_a_position_in_the_import_order():
     found = {part_of(name) for name in modules() if name.startswith(PACKAGE)}
     assert found == set(ORDER)
 
 
-def test_imports_go_one_way():
+def test_transport_packages_import_only_in_one_direction():
     back = [(a, b) for a, b in edges() if ORDER.index(part_of(b)) < ORDER.index(part_of(a))]
     assert back == []
 
 
-def test_a_part_is_imported_by_its_face():
+def test_transport_packages_are_imported_only_by_their_face():
     inside = [(a, b) for a, b in edges() if b.removeprefix(PACKAGE) not in ORDER]
     assert inside == []

@@ -1,4 +1,4 @@
-"""A JWKS document gives keys that are each for one algorithm, or none."""
+"""A JWKS document gives keys that are each for one algorithm, or an error."""
 
 import json
 
@@ -13,18 +13,18 @@ from herenow.transport.auth.jwks import MAX_BYTES, MAX_KEYS, parse_jwks
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_key_is_for_the_algorithm_of_its_type(algorithm):
+def test_a_jwk_is_used_for_the_algorithm_of_its_key_type(algorithm):
     [key] = parse_jwks(jwks(public_jwk(algorithm))).keys
     assert (key.algorithm, key.kid) == (algorithm, f"{algorithm}-one")
 
 
-def test_what_is_optional_may_be_missing():
+def test_optional_members_of_a_jwk_may_be_missing():
     bare = {name: value for name, value in public_jwk("ES256").items() if name not in ("kid", "alg", "use")}
     [key] = parse_jwks(jwks({**bare, "key_ops": ["verify"], "x5t": "whatever"})).keys
     assert key.kid is None
 
 
-def test_private_members_are_not_read():
+def test_private_members_of_a_jwk_are_not_read():
     [key] = parse_jwks(jwks({**public_jwk("RS256"), "d": "AQAB", "p": "x"})).keys
     assert not hasattr(key.key, "private_numbers")
 
@@ -57,7 +57,7 @@ RSA, EC, OKP = (public_jwk(algorithm) for algorithm in ALGORITHMS)
         ("a string", "not an object"),
     ],
 )
-def test_a_key_that_cannot_be_used_is_left_out_and_said_why(key, why):
+def test_an_unusable_jwk_is_skipped_with_a_reason(key, why):
     document = parse_jwks(jwks(key, public_jwk("EdDSA", "two")))
     assert [found.kid for found in document.keys] == ["EdDSA-two"]
     assert why in document.left_out[0]
@@ -87,7 +87,7 @@ def test_a_weak_rsa_key_is_refused():
     ],
     ids=range(10),
 )
-def test_what_is_no_document_is_none(raw):
+def test_a_malformed_jwks_document_is_refused(raw):
     with pytest.raises(BadKeys):
         parse_jwks(raw)
 
@@ -105,7 +105,7 @@ def test_what_is_no_document_is_none(raw):
         ),
     )
 )
-def test_nonsense_never_breaks_it(value):
+def test_any_json_is_parsed_as_jwks_or_refused_without_another_error(value):
     for document in (value, {"keys": [value]}, {"keys": [{**RSA, **value} if isinstance(value, dict) else value]}):
         try:
             assert parse_jwks(json.dumps(document).encode()).keys

@@ -1,4 +1,4 @@
-"""Keys are fetched in the background, kept while their source is in trouble, and looked for again when one is missing."""
+"""Keys are loaded in the background, kept while their source fails, and loaded again when one is missing."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ ONE, TWO = public_jwk("ES256", "one"), public_jwk("ES256", "two")
 
 
 class Scripted:
-    """A source whose answers a test writes; time is the loop's."""
+    """A source with answers set by the test, on the loop's time."""
 
     where = "https://issuer.example/jwks"
     patience = 30.0
@@ -73,7 +73,7 @@ moved = pytest.mark.looptime(noop_cycles=0)
 
 
 @moved
-async def test_a_new_key_is_found_by_the_first_token_that_names_it(opened):
+async def test_a_token_with_an_unknown_kid_causes_a_reload_that_finds_a_new_key(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     assert await door.code(door.token(name="two")) == "token_unknown_key"
@@ -84,7 +84,7 @@ async def test_a_new_key_is_found_by_the_first_token_that_names_it(opened):
 
 
 @moved
-async def test_all_who_ask_at_once_cause_one_look(opened):
+async def test_concurrent_tokens_with_an_unknown_kid_cause_one_reload(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     source.body, source.takes = jwks(ONE, TWO), 1.0
@@ -94,7 +94,7 @@ async def test_all_who_ask_at_once_cause_one_look(opened):
 
 
 @moved
-async def test_unknown_keys_cause_a_look_at_most_every_half_minute(opened):
+async def test_unknown_kids_cause_at_most_one_reload_every_half_minute(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     for second in range(60):
@@ -105,7 +105,7 @@ async def test_unknown_keys_cause_a_look_at_most_every_half_minute(opened):
 
 
 @moved
-async def test_a_key_that_came_too_soon_to_be_looked_for_may_be_asked_for_again(opened):
+async def test_a_new_key_during_the_reload_pause_gives_a_retryable_error(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     assert await door.code(door.token(name="two", kid="made-up")) == "token_unknown_key"
@@ -116,7 +116,7 @@ async def test_a_key_that_came_too_soon_to_be_looked_for_may_be_asked_for_again(
 
 
 @moved
-async def test_keys_are_read_again_before_they_are_old_and_a_key_taken_back_is_refused(opened):
+async def test_keys_are_reloaded_before_they_expire_and_a_removed_key_is_refused(opened):
     source = Scripted(jwks(ONE, TWO))
     door = await opened(source)
     token = door.token(name="two")
@@ -130,7 +130,7 @@ async def test_keys_are_read_again_before_they_are_old_and_a_key_taken_back_is_r
 
 @moved
 @pytest.mark.parametrize("trouble", [BadKeys("it is down"), b"<html>", b'{"keys":[]}', b" " * (MAX_BYTES + 1)])
-async def test_what_was_good_stays_in_use_while_the_source_is_in_trouble(opened, trouble):
+async def test_the_last_good_keys_stay_in_use_while_the_source_fails(opened, trouble):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     source.body = trouble
@@ -145,7 +145,7 @@ async def test_what_was_good_stays_in_use_while_the_source_is_in_trouble(opened,
 
 
 @moved
-async def test_without_any_keys_tokens_are_refused_to_be_tried_again_until_keys_come(opened):
+async def test_without_any_keys_tokens_get_a_retryable_error_until_keys_are_loaded(opened):
     source = Scripted(BadKeys("it is down"))
     door = await opened(source, secret=SECRET)
     assert "no token can be verified" in door.auth.trouble
@@ -157,7 +157,7 @@ async def test_without_any_keys_tokens_are_refused_to_be_tried_again_until_keys_
 
 
 @moved
-async def test_a_kid_chooses_the_key_and_no_other_is_tried(opened):
+async def test_a_kid_selects_the_key_and_no_other_key_is_tried(opened):
     door = await opened(Scripted(jwks(ONE, TWO)))
     assert await door.code(door.token(name="one", kid="ES256-two")) == "token_bad_signature"
 
@@ -170,7 +170,7 @@ async def test_a_kid_of_a_key_for_another_algorithm_is_refused(opened):
 
 
 @moved
-async def test_keys_that_share_a_name_are_told_apart(opened):
+async def test_all_keys_with_the_same_kid_are_tried(opened):
     same = [{**public_jwk(a, n), "kid": "same"} for a, n in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one"))]
     door = await opened(Scripted(jwks(*same)))
     for algorithm, name in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one")):
@@ -179,7 +179,7 @@ async def test_keys_that_share_a_name_are_told_apart(opened):
 
 
 @moved
-async def test_without_a_kid_the_keys_of_the_algorithm_are_tried_but_not_endlessly(opened):
+async def test_without_a_kid_a_limited_number_of_keys_of_the_algorithm_is_tried(opened):
     many = [public_jwk("ES256", f"n{number}") for number in range(TRIED + 1)]
     door = await opened(Scripted(jwks(public_jwk("EdDSA"), *many)))
     assert await door.code(door.token("ES256", f"n{TRIED - 1}", kid=None)) == "ok"
@@ -188,7 +188,7 @@ async def test_without_a_kid_the_keys_of_the_algorithm_are_tried_but_not_endless
 
 
 @moved
-async def test_an_issuer_that_names_no_keys_may_change_them(opened):
+async def test_an_issuer_without_kids_may_rotate_its_keys(opened):
     source = Scripted(jwks({**ONE, "kid": None}))
     door = await opened(source)
     assert await door.code(door.token(kid=None)) == "ok"
@@ -198,7 +198,7 @@ async def test_an_issuer_that_names_no_keys_may_change_them(opened):
 
 
 @moved
-async def test_a_verified_token_is_remembered_but_not_past_its_end(opened):
+async def test_a_verified_token_is_cached_until_it_expires(opened):
     door = await opened(Scripted(jwks(ONE)))
     token = door.token(exp=door.clock.now() / 1000 + 60)
     assert [await door.code(token) for _ in range(3)] == ["ok"] * 3
@@ -207,7 +207,7 @@ async def test_a_verified_token_is_remembered_but_not_past_its_end(opened):
 
 
 @moved
-async def test_only_a_token_that_may_be_shown_again_is_remembered(opened):
+async def test_a_token_that_is_used_once_is_not_cached(opened):
     door = await opened(Scripted(jwks(ONE)))
     opening, asking = door.token(), door.token(sub="bob")
     assert (await door.auth.checked(opening, once=True)).user == "ana"
@@ -217,7 +217,7 @@ async def test_only_a_token_that_may_be_shown_again_is_remembered(opened):
 
 
 @moved
-async def test_the_secret_signs_hs256_only_where_it_is_configured(opened):
+async def test_hs256_tokens_are_accepted_only_with_a_configured_secret(opened):
     def by_secret(door):
         return jwt.encode({"sub": "ana", "exp": door.clock.now() / 1000 + 60}, SECRET, "HS256")
 
@@ -248,13 +248,13 @@ async def test_issuer_and_audience_must_be_the_expected_ones(opened, claims, cod
 
 
 @moved
-async def test_a_token_for_an_audience_is_refused_by_who_was_never_told_its_name(opened):
+async def test_a_token_with_an_audience_is_refused_if_none_is_configured(opened):
     door = await opened(Scripted(jwks(ONE)))
     assert await door.code(door.token(aud="somebody-else")) == "token_claims"
 
 
 @moved
-async def test_what_is_asked_while_keys_are_read_is_known_to_be_pending(opened):
+async def test_a_check_during_a_key_reload_raises_keys_pending(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     source.takes = 1.0
@@ -265,7 +265,7 @@ async def test_what_is_asked_while_keys_are_read_is_known_to_be_pending(opened):
 # --- From a file
 
 
-async def test_a_file_is_read_again_when_it_changes(tmp_path, opened):
+async def test_a_key_file_is_read_again_when_it_changes(tmp_path, opened):
     path = tmp_path / "jwks.json"
     path.write_bytes(jwks(ONE))
     door = await opened(FileSource(path))
@@ -279,7 +279,7 @@ async def test_a_file_is_read_again_when_it_changes(tmp_path, opened):
     assert await door.code(door.token(name="two")) == "ok"
 
 
-async def test_a_file_that_becomes_bad_or_vanishes_leaves_what_was_good(tmp_path, opened):
+async def test_a_key_file_that_becomes_invalid_or_missing_leaves_the_last_good_keys(tmp_path, opened):
     path = tmp_path / "jwks.json"
     path.write_bytes(jwks(ONE))
     door = await opened(FileSource(path))
@@ -298,7 +298,7 @@ async def test_a_file_that_becomes_bad_or_vanishes_leaves_what_was_good(tmp_path
 
 
 @pytest.mark.parametrize("spoil", [None, b"", b"{}", b" " * (MAX_BYTES + 1)])
-async def test_a_file_that_is_no_good_at_start_stops_it_with_a_sentence(tmp_path, opened, spoil):
+async def test_an_invalid_key_file_at_start_is_a_configuration_error(tmp_path, opened, spoil):
     path = tmp_path / "jwks.json"
     if spoil is not None:
         path.write_bytes(spoil)
@@ -306,16 +306,16 @@ async def test_a_file_that_is_no_good_at_start_stops_it_with_a_sentence(tmp_path
         await opened(FileSource(path))
 
 
-async def test_what_is_not_a_file_is_not_waited_for(tmp_path):
+async def test_a_pipe_in_place_of_the_key_file_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadKeys, match="not a file"):
         await FileSource(tmp_path / "pipe").read()
 
 
-# --- From an address
+# --- From a URL
 
 
-async def test_a_document_is_fetched():
+async def test_a_jwks_document_is_fetched_from_a_url():
     async with issuing() as issuer:
         read = await UrlSource(issuer.url).read()
     assert (read.raw, read.fresh_for) == (issuer.body, LONGEST)
@@ -333,13 +333,13 @@ async def test_a_document_is_fetched():
         ("no-store", LONGEST),
     ],
 )
-async def test_how_long_it_is_fresh_is_the_issuers_word_within_bounds(said, fresh_for):
+async def test_the_cache_lifetime_of_keys_is_the_issuers_max_age_within_bounds(said, fresh_for):
     async with issuing() as issuer:
         issuer.headers = {"cache-control": said}
         assert (await UrlSource(issuer.url).read()).fresh_for == fresh_for
 
 
-async def test_a_redirect_is_not_followed():
+async def test_a_redirect_of_the_jwks_url_is_not_followed():
     async with issuing() as issuer, issuing() as elsewhere:
         issuer.status, issuer.headers = "302 Found", {"location": elsewhere.url}
         with pytest.raises(BadKeys, match="redirects"):
@@ -347,21 +347,21 @@ async def test_a_redirect_is_not_followed():
         assert elsewhere.asked == 0
 
 
-async def test_ten_megabytes_are_not_read_to_their_end():
+async def test_a_too_large_jwks_document_is_refused():
     async with issuing() as issuer:
         issuer.body = b" " * 10_000_000
         with pytest.raises(BadKeys, match="larger than"):
             await UrlSource(issuer.url).read()
 
 
-async def test_what_comes_compressed_is_not_unpacked():
+async def test_a_compressed_jwks_document_is_refused():
     async with issuing() as issuer:
         issuer.headers = {"content-encoding": "gzip"}
         with pytest.raises(BadKeys, match="compressed"):
             await UrlSource(issuer.url).read()
 
 
-async def test_a_slow_answer_is_given_up():
+async def test_a_slow_jwks_answer_times_out():
     async with issuing() as issuer:
         issuer.delay = 60
         with pytest.raises(BadKeys, match=r"within 0\.2 s"):
@@ -369,14 +369,14 @@ async def test_a_slow_answer_is_given_up():
 
 
 @pytest.mark.parametrize("status", ["500 Oops", "404 Not Found", "204 No Content"])
-async def test_only_a_plain_answer_counts(status):
+async def test_only_a_200_answer_of_the_jwks_url_is_accepted(status):
     async with issuing() as issuer:
         issuer.status = status
         with pytest.raises(BadKeys, match=f"answers with {status[:3]}"):
             await UrlSource(issuer.url).read()
 
 
-async def test_nobody_there_is_said_without_the_password():
+async def test_an_unreachable_jwks_url_error_does_not_show_the_password():
     source = UrlSource("http://user:hunter2@127.0.0.1:1/jwks")
     with pytest.raises(BadKeys) as error:
         await source.read()

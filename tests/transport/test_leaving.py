@@ -1,4 +1,4 @@
-"""Who leaves is lost at the moment that was read, however late the rest of it is done."""
+"""A session is lost at the time its close was read, however late the close is processed."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 class Line:
-    """A peer that reads and says nothing."""
+    """A peer that reads and sends nothing."""
 
     def send_text(self, payload): ...
     def ping(self): ...
@@ -39,7 +39,7 @@ async def lost_at(door):
     return session.lost_at
 
 
-async def test_grace_begins_with_the_fin_and_not_when_its_turn_comes():
+async def test_grace_begins_at_the_fin_and_not_when_the_close_is_processed():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)
@@ -50,7 +50,7 @@ async def test_grace_begins_with_the_fin_and_not_when_its_turn_comes():
         assert await lost_at(door) == left
 
 
-async def test_a_connection_that_is_reset_is_lost_now():
+async def test_a_reset_connection_is_lost_at_once():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)
@@ -59,7 +59,7 @@ async def test_a_connection_that_is_reset_is_lost_now():
         assert await lost_at(door) == now
 
 
-async def test_an_end_that_we_chose_is_lost_when_it_is_done():
+async def test_a_session_closed_by_the_server_is_lost_when_the_close_completes():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)
@@ -70,7 +70,7 @@ async def test_an_end_that_we_chose_is_lost_when_it_is_done():
         assert await lost_at(door) == now
 
 
-async def test_of_two_tabs_the_last_that_was_heard_counts():
+async def test_the_last_sign_of_life_of_two_tabs_counts():
     async with a_door() as door:
         one, other = come(door), come(door)
         await door.world.sleep(5)
@@ -84,7 +84,7 @@ async def test_of_two_tabs_the_last_that_was_heard_counts():
         assert await lost_at(door) == left
 
 
-async def test_who_came_back_before_its_turn_came_is_not_lost():
+async def test_a_user_who_reconnects_before_the_close_is_processed_is_not_lost():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)
@@ -96,7 +96,7 @@ async def test_who_came_back_before_its_turn_came_is_not_lost():
         assert again.expires_at is not None
 
 
-async def test_who_is_reset_is_lost_when_that_is_told_and_not_when_its_turn_comes():
+async def test_a_reset_connection_is_lost_at_the_reset_and_not_when_the_close_is_processed():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)

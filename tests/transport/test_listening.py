@@ -1,4 +1,4 @@
-"""A peer that vanished without a word is noticed by the kernel, on every connection, at no cost of ours."""
+"""The kernel detects a vanished peer on every connection, by keep-alive options."""
 
 import socket
 
@@ -11,7 +11,7 @@ SECRET = "a secret of at least 32 bytes, for tests"
 
 
 @pytest.mark.parametrize(("dead_after", "idle", "timeout"), [(90.0, 45, 90_000), (2.0, 1, 2_000)])
-def test_connections_inherit_how_soon_a_vanished_peer_is_noticed(dead_after, idle, timeout):
+def test_accepted_connections_inherit_keep_alive_options(dead_after, idle, timeout):
     settings = Settings(secret=SECRET, port=0, dead_after=dead_after, beat_every=dead_after / 2)
     with Listener(settings) as listener:
         listener._socket.setblocking(True)

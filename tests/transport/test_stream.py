@@ -1,4 +1,4 @@
-"""Event streams on a whole node, over real sockets: what viewers get, and what clients may do to them."""
+"""Event streams on a whole node, over real sockets: what viewers get, and how clients may behave."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 class Stream:
-    """A raw HTTP client that keeps everything it got."""
+    """A raw HTTP client that keeps everything it received."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -34,7 +34,7 @@ class Stream:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.lines: list[str] = []
-        """Of the events, comments and hints, in their order."""
+        """Lines of events, comments and hints, in order."""
         self.ended = False
 
     async def begin(self) -> None:
@@ -43,7 +43,7 @@ class Stream:
         self.headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
 
     async def chunk(self) -> bool:
-        """Read one more; False at the end."""
+        """Reads one more chunk; False at the end."""
         async with asyncio.timeout(PATIENCE):
             size = int((await self.reader.readuntil(b"\r\n")).strip(), 16)
             text = (await self.reader.readexactly(size + 2))[:size].decode()
@@ -59,7 +59,7 @@ class Stream:
 
     @property
     def parts(self) -> list[Event]:
-        """The events, and of those that are several statuses each."""
+        """The events; one with several statuses is split into one per status."""
         return [part for event in self.events for part in event.get("statuses", [event])]
 
     async def until(self, wanted: Callable[[Event], bool]) -> Event:
@@ -73,7 +73,7 @@ class Stream:
         return await self.until(lambda part: part.get("user_id") == user and part.get("status") == status)
 
     async def end(self) -> list[Event]:
-        """Everything up to the end."""
+        """Reads to the end; returns all events."""
         while await self.chunk():
             pass
         assert await self.reader.read() == b""
@@ -128,7 +128,7 @@ class Node(Here):
         await self.put("/relations", "POST", content=rows, headers={"content-type": "application/x-ndjson"})
 
     async def settled(self, streams: int) -> None:
-        """So many streams are open."""
+        """Wait until so many streams are open."""
         async with asyncio.timeout(PATIENCE):
             while self.node.context.metrics.streams != streams:
                 await asyncio.sleep(0.005)
@@ -136,7 +136,7 @@ class Node(Here):
 
 @asynccontextmanager
 async def serving(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> AsyncIterator[Node]:
-    """A node in this process, and a look inside."""
+    """A node in this process, accessible for the test."""
     made: list[Any] = []
     make_app = api.make_app
 
@@ -161,10 +161,10 @@ async def here(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
         yield node
 
 
-# What a viewer gets
+# Views
 
 
-async def test_a_stream_begins_with_everybody_asked_for_and_goes_on_with_what_changes(here: Node) -> None:
+async def test_a_stream_starts_with_a_snapshot_of_all_users_and_continues_with_changes(here: Node) -> None:
     await here.beat("bo")
     async with here.stream("user_ids=nobody,bo,nobody") as stream:
         await stream.sees("bo", "online")
@@ -184,7 +184,7 @@ async def test_a_stream_begins_with_everybody_asked_for_and_goes_on_with_what_ch
     assert not [line for line in stream.lines if line.startswith("id:")]
 
 
-async def test_data_are_the_bytes_of_the_websocket(here: Node) -> None:
+async def test_events_of_a_stream_equal_the_frames_of_a_websocket(here: Node) -> None:
     async with here.client("ana") as ana, here.stream("user_ids=bo") as stream:
         await stream.chunk()
         await ana.watch("bo")
@@ -195,14 +195,14 @@ async def test_data_are_the_bytes_of_the_websocket(here: Node) -> None:
     assert json.dumps(stream.events[1]) == json.dumps(frame)
 
 
-async def test_looking_makes_nobody_online(here: Node) -> None:
+async def test_a_stream_does_not_make_its_viewer_online(here: Node) -> None:
     async with here.stream("user_ids=ana", "bo") as stream, here.stream("user_ids=bo"):
         await stream.chunk()
     assert stream.shown("ana") == ["offline"]
     assert (await here.by("ana", "GET", "/presence/me")).json()["devices"] == []
 
 
-async def test_who_may_not_be_seen_looks_like_nobody_at_all(here: Node) -> None:
+async def test_a_user_who_may_not_be_seen_looks_like_an_unknown_user(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("user_ids=zed,unknown") as stream:
         await stream.chunk()
@@ -214,7 +214,7 @@ async def test_who_may_not_be_seen_looks_like_nobody_at_all(here: Node) -> None:
     assert (zed["status"], zed["since"], zed["last_seen"]) == ("offline", None, None)
 
 
-async def test_whoever_becomes_visible_is_shown_and_whoever_ceases_to_be_is_not(here: Node) -> None:
+async def test_a_stream_shows_users_who_become_visible_and_hides_those_who_cease_to_be(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("user_ids=zed") as stream:
         await stream.chunk()
@@ -227,7 +227,7 @@ async def test_whoever_becomes_visible_is_shown_and_whoever_ceases_to_be_is_not(
     assert (stream.parts[2]["since"], stream.parts[2]["last_seen"]) == (None, None)
 
 
-async def test_contacts_are_followed_as_the_graph_changes_and_told_once(here: Node) -> None:
+async def test_a_stream_of_contacts_follows_the_graph_and_sends_each_user_once(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("contacts=true") as stream:
         await stream.chunk()
@@ -239,7 +239,7 @@ async def test_contacts_are_followed_as_the_graph_changes_and_told_once(here: No
     assert stream.shown("zed") == ["online"]
 
 
-async def test_a_service_sees_the_truth_or_what_a_viewer_would(here: Node) -> None:
+async def test_a_service_stream_shows_true_statuses_or_those_a_named_viewer_sees(here: Node) -> None:
     await here.beat("bo")
     await here.by("bo", "PUT", "/presence/mode", json={"mode": "invisible"})
     async with (
@@ -260,18 +260,18 @@ async def test_a_service_sees_the_truth_or_what_a_viewer_would(here: Node) -> No
     assert hers.shown("zed") == ["offline"]
 
 
-async def test_typing_to_a_viewer_is_an_event_too(here: Node) -> None:
+async def test_typing_to_a_viewer_is_an_event_of_the_stream(here: Node) -> None:
     async with here.client("bo") as bo, here.stream("user_ids=bo") as stream:
         await stream.chunk()
         heard = asyncio.ensure_future(stream.until(lambda part: part.get("type") == "presence.typing"))
-        while not heard.done():  # a node that is late drops typing: clients send it again, and so does this one
+        while not heard.done():  # a late node drops typing, so it is sent again, as clients do
             await bo.send("presence.typing", to="ana")
             await asyncio.wait([heard], timeout=3)
         await heard
     assert "event: presence.typing" in stream.lines
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -288,13 +288,13 @@ async def test_typing_to_a_viewer_is_an_event_too(here: Node) -> None:
         ("user_ids=" + "a" * 9_000, 414, "uri_too_long"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_refused(here: Node, query: str, status: int, code: str) -> None:
+async def test_a_stream_with_an_invalid_query_is_refused(here: Node, query: str, status: int, code: str) -> None:
     answer = await here.by("ana", "GET", f"/presence/stream?{query}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert here.node.context.metrics.streams == 0
 
 
-async def test_tokens_and_origins_are_those_of_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streams_check_tokens_and_origins_like_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch, origins=["https://app.example"]) as here:
         path = "/api/v1/presence/stream?contacts=true"
         assert (await here.raw(path)).status == 401
@@ -306,7 +306,7 @@ async def test_tokens_and_origins_are_those_of_rest(monkeypatch: pytest.MonkeyPa
         assert stream.headers["access-control-allow-origin"] == "https://app.example"
 
 
-async def test_head_promises_a_stream_and_opens_none(here: Node) -> None:
+async def test_head_on_a_stream_opens_no_stream(here: Node) -> None:
     answer = await here.by("ana", "HEAD", "/presence/stream?contacts=true")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream"
@@ -327,7 +327,9 @@ async def test_streams_and_sockets_of_a_user_share_one_limit(monkeypatch: pytest
                 assert again.status == 200
 
 
-async def test_a_contact_too_many_is_named_and_the_others_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_contact_over_the_subscription_limit_is_denied_and_the_others_are_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with serving(monkeypatch, max_subscriptions=2) as here:
         for friend in ("bo", "chen", "dara"):
             await here.befriend("ana", friend)
@@ -338,17 +340,17 @@ async def test_a_contact_too_many_is_named_and_the_others_are_watched(monkeypatc
     assert [row["reason"] for row in denial["denied"]] == ["too_many_subscriptions"]
 
 
-async def test_a_node_without_room_says_so(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_node_refuses_streams_with_503(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("herenow.transport.websocket.registry.Sockets.full", True)
     answer = await here.by("ana", "GET", "/presence/stream?user_ids=bo")
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
     assert here.node.context.metrics.streams == 0
 
 
-# How it ends
+# Ends
 
 
-async def test_a_token_that_ends_ends_its_stream_with_a_word(here: Node) -> None:
+async def test_a_stream_ends_with_an_error_event_when_its_token_expires(here: Node) -> None:
     async with here.stream("user_ids=bo", ttl=0.5) as stream:
         events = await stream.end()
     assert [event["type"] for event in events] == ["presence.statuses", "presence.error"]
@@ -357,7 +359,7 @@ async def test_a_token_that_ends_ends_its_stream_with_a_word(here: Node) -> None
     assert here.node.context.metrics.stream_ends == {"token_expired": 1}
 
 
-async def test_a_drain_ends_every_stream_with_a_time_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_drain_ends_every_stream_with_a_retry_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch, grace=30) as here:
         streams = [await here.raw(f"/api/v1/presence/stream?user_ids=bo&token={token('ana')}") for _ in range(20)]
         await here.settled(20)
@@ -373,7 +375,7 @@ async def test_a_drain_ends_every_stream_with_a_time_to_come_back(monkeypatch: p
     assert here.node.context.metrics.streams == 0
 
 
-async def test_a_silent_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_stream_sends_keep_alive_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE", 0.05)
     async with serving(monkeypatch) as here, here.stream("user_ids=bo") as stream:
         while stream.lines.count(":") < 3:
@@ -381,11 +383,11 @@ async def test_a_silent_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPat
     assert len(stream.events) == 1
 
 
-# What clients may do
+# Client behaviour
 
 
 @pytest.mark.parametrize("how", ["finishes", "resets", "half-closes", "talks on"])
-async def test_a_client_that_goes_is_forgotten_everywhere(
+async def test_a_stream_whose_client_disconnects_is_removed(
     here: Node, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE", 0.1)
@@ -404,19 +406,20 @@ async def test_a_client_that_goes_is_forgotten_everywhere(
             stream.writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
             await here.beat("bo")
             await stream.sees("bo", "online")
-            stream.writer.close()  # nobody reads while requests wait: the next signs of life find out
+            stream.writer.close()  # nothing is read while requests wait: the next keep-alive writes find out
         await here.settled(0)
     assert here.node.context.people.find("ana") is None
     assert here.node.context.people.find("zed") is None
     assert here.node.context.metrics.stream_ends == {"client": 1}
 
 
-async def test_a_reader_that_stops_is_bounded_then_cut_off_and_nobody_else_waits(
+async def test_a_stream_that_is_not_read_is_bounded_and_then_closed_without_delaying_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ana reads nothing from some moment on. What waits for her is whom she has not heard the latest of; Carl, who
-    watches the same people, gets everything, and after `stuck_after` she is gone. Carl is never far behind: he reads in
-    the thread of the server, and on a busy machine would be taken for somebody who does not."""
+    """Ana stops reading. At most the latest status of each user waits for her; Carl, who watches the same users, gets
+    everything, and after `stuck_after` her stream is closed. Carl's backlog stays small: he reads in the server's
+    thread, and on a busy machine would otherwise count as stuck.
+    """
     crowd = [f"u{number}" for number in range(100)]
     async with serving(monkeypatch, stuck_after=1, flush_every=0.005) as here:
         await here.acquaint((viewer, user) for viewer in ("ana", "carl") for user in crowd)
@@ -458,13 +461,13 @@ def text_of(status: Event | None) -> str | None:
 
 
 async def follow(stream: Stream, latest: dict[str, Event]) -> None:
-    """Read everything, and keep only the last word about each."""
+    """Reads everything, and keeps only the last status of each user."""
     while await stream.chunk():
         latest.update((part["user_id"], part) for part in stream.parts)
         stream.lines.clear()
 
 
-async def test_many_streams_each_get_their_own(here: Node) -> None:
+async def test_each_of_many_streams_gets_its_own_views(here: Node) -> None:
     viewers = [f"v{number}" for number in range(200)]
     await here.acquaint((viewer, "bo") for viewer in viewers[::2])
     paths = [f"/api/v1/presence/stream?user_ids=bo&token={token(viewer)}" for viewer in viewers]

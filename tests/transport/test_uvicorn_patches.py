@@ -1,4 +1,4 @@
-"""How an HTTP answer leaves: its head with what comes behind it, in one write, and never later than it would otherwise."""
+"""A response head is sent together with the first body part, in one write, and never later than without the patch."""
 
 import asyncio
 
@@ -36,21 +36,21 @@ def tcp():
     return Tcp()
 
 
-def test_a_head_leaves_with_what_comes_behind_it_and_the_rest_as_it_comes(tcp):
+def test_a_response_head_is_sent_together_with_the_first_body_part(tcp):
     answer = CoalescingTransport(tcp)
     for data in (HEAD, b"on", b"ce", b"HTTP/1.1 is only words here"):
         answer.write(data)
     assert tcp.written == [HEAD + b"on", b"ce", b"HTTP/1.1 is only words here"]
 
 
-def test_a_head_with_nothing_behind_it_leaves_too(tcp):
+def test_a_response_head_with_an_empty_body_is_sent(tcp):
     answer = CoalescingTransport(tcp)
     answer.write(HEAD)
     answer.write(b"")
     assert tcp.written == [HEAD]
 
 
-def test_who_waits_to_be_told_to_go_on_is_told_at_once(tcp):
+def test_a_100_continue_is_sent_at_once(tcp):
     answer = CoalescingTransport(tcp)
     answer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert tcp.written == [b"HTTP/1.1 100 Continue\r\n\r\n"]
@@ -60,7 +60,7 @@ def test_who_waits_to_be_told_to_go_on_is_told_at_once(tcp):
 
 
 @pytest.mark.parametrize("written", [[], [HEAD], [HEAD, b"bo"]])
-def test_an_answer_that_breaks_off_keeps_nothing_back(tcp, written):
+def test_closing_sends_everything_written_so_far(tcp, written):
     answer = CoalescingTransport(tcp)
     for data in written:
         answer.write(data)
@@ -69,13 +69,13 @@ def test_an_answer_that_breaks_off_keeps_nothing_back(tcp, written):
     assert answer.is_closing()
 
 
-def test_an_answer_is_one_segment(server: Server):
+def test_a_response_is_sent_as_one_segment(server: Server):
     with Client(server.port) as client:
         client.send(lines("GET /whole HTTP/1.1", "Host: here"))
         assert client.tcp.recv(65536).endswith(b"\r\n\r\n/whole")
 
 
-def test_head_is_answered_and_the_connection_goes_on(server: Server):
+def test_the_connection_stays_usable_after_a_head_request(server: Server):
     with Client(server.port) as client:
         client.send(lines("HEAD /nothing HTTP/1.1", "Host: here"))
         assert "content-length: 8" in client.read_head()
@@ -83,7 +83,7 @@ def test_head_is_answered_and_the_connection_goes_on(server: Server):
         assert client.read_answer()[1] == "/next"
 
 
-def test_requests_that_did_not_wait_are_answered_one_after_the_other(server: Server):
+def test_pipelined_requests_are_answered_in_order(server: Server):
     paths = [f"/{number}" for number in range(20)]
     with Client(server.port) as client:
         client.send(b"".join(lines(f"GET {path} HTTP/1.1", "Host: here") for path in paths))

@@ -1,4 +1,4 @@
-"""Does every connection end, exactly once, in bounded time, and with the right words?"""
+"""Every connection ends exactly once, in bounded time, and with the right code."""
 
 import struct
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ running, server = rig.running, rig.server
 
 @pytest.fixture(scope="module", params=rig.IMPLEMENTATIONS)
 def hasty(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server whose patience ends within the test's."""
+    """A server with short time limits."""
     with Server(request.param, limits=SocketLimits(close_timeout=0.2, linger=0.1, high_water=20_000)) as server:
         yield server
 
 
 def flood(server: Server, client: Client, *, until: int = 20_001) -> None:
-    """Send so much to a client that does not read that the kernel takes no more, and so many bytes wait."""
+    """Sends so much to a client that does not read that the kernel buffers are full and `until` bytes wait."""
 
     def send() -> None:
         while client.handler.socket.buffered() < until and client.handler.socket in server.registry:
@@ -40,10 +40,10 @@ def flood(server: Server, client: Client, *, until: int = 20_001) -> None:
     server.call(send)
 
 
-# We close
+# Close by the server
 
 
-def test_a_close_of_ours_ends_when_the_peer_answers(server: Server):
+def test_a_close_by_the_server_completes_when_the_peer_answers(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 4409 signed out"))
         assert client.read_frame() == (CLOSE, struct.pack("!H", 4409) + b"signed out")
@@ -53,7 +53,7 @@ def test_a_close_of_ours_ends_when_the_peer_answers(server: Server):
         assert client.handler.closed() == (4409, "signed out")
 
 
-def test_what_the_peer_still_sends_before_its_answer_is_dropped(server: Server):
+def test_frames_received_after_our_close_are_dropped(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 1000"))
         client.send(frame(TEXT, b"more") + frame(PING) + frame(TEXT, b"half", fin=False) + frame(CONTINUATION, b"."))
@@ -63,7 +63,7 @@ def test_what_the_peer_still_sends_before_its_answer_is_dropped(server: Server):
         assert (client.handler.texts, client.handler.signs_of_life) == (1, 0)
 
 
-def test_a_bad_frame_instead_of_the_answer_ends_it_too(server: Server):
+def test_a_bad_frame_instead_of_the_close_answer_ends_the_connection(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 1000"))
         assert client.read_frame() == (CLOSE, struct.pack("!H", 1000))
@@ -73,7 +73,7 @@ def test_a_bad_frame_instead_of_the_answer_ends_it_too(server: Server):
         assert client.handler.closed() == (1000, "")
 
 
-def test_both_closing_at_once_is_one_close(server: Server):
+def test_simultaneous_closes_are_reported_as_one(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 1000 ours") + close_frame(1001, b"theirs"))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000) + b"ours")]
@@ -90,28 +90,28 @@ def test_a_long_reason_is_cut_between_characters(server: Server, reason: str, se
         assert client.read_frame() == (CLOSE, struct.pack("!H", 1000) + sent)
 
 
-def test_an_abort_sends_nothing_more(server: Server):
+def test_an_abort_sends_no_more_frames(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!abort"))
         assert client.read_to_end() == []
         assert client.handler.closed() == (None, "")
 
 
-def test_a_peer_that_never_answers_a_close_is_cut_off(hasty: Server):
+def test_a_peer_that_never_answers_a_close_is_disconnected(hasty: Server):
     with hasty.connect() as client:
         client.send(frame(TEXT, b"!close 1012 retry_after_ms=5"))
         assert client.handler.closed() == (1012, "retry_after_ms=5")
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1012) + b"retry_after_ms=5")]
 
 
-def test_a_peer_that_does_not_read_is_cut_off_by_a_close(hasty: Server):
+def test_closing_disconnects_a_peer_that_does_not_read(hasty: Server):
     with hasty.connect(receive_buffer=4096) as client:
         flood(hasty, client)
         hasty.call(lambda: client.handler.socket.close(4408, "stuck"))
         assert client.handler.closed() == (4408, "stuck")
 
 
-def test_a_handler_that_fails_costs_its_own_connection_only(server: Server, caplog):
+def test_a_failing_handler_closes_only_its_own_connection(server: Server, caplog):
     with server.connect() as other, server.connect() as client:
         client.send(frame(TEXT, b"!raise"))
         assert client.read_frame() == (CLOSE, struct.pack("!H", 1011) + b"internal error")
@@ -120,7 +120,7 @@ def test_a_handler_that_fails_costs_its_own_connection_only(server: Server, capl
     assert "a defect of the handler" in caplog.text
 
 
-def test_nothing_is_sent_and_nothing_breaks_after_the_end(server: Server):
+def test_calls_on_a_closed_socket_do_nothing(server: Server):
     with server.connect() as client:
         client.reset()
         client.handler.closed()
@@ -138,10 +138,10 @@ def test_nothing_is_sent_and_nothing_breaks_after_the_end(server: Server):
     assert client.handler._closed.empty()
 
 
-# The peer closes
+# Close by the peer
 
 
-def test_a_fin_is_a_lost_connection(server: Server):
+def test_a_fin_without_a_close_frame_is_a_lost_connection(server: Server):
     with server.connect() as client:
         client.finish()
         assert client.read_to_end() == []
@@ -181,14 +181,14 @@ def _be_closed_and_finish(client):
 @pytest.mark.parametrize(
     ("leave", "said"), [(_finish, 1), (_close, 1), (_close_and_finish, 1), (_reset, 0), (_be_closed_and_finish, 0)]
 )
-def test_a_peer_that_leaves_by_itself_is_noticed_once_before_the_end(server: Server, leave, said: int):
+def test_on_leaving_is_called_once_when_the_peer_leaves(server: Server, leave, said: int):
     with server.connect() as client:
         leave(client)
         client.handler.closed()
         assert client.handler.leavings == said
 
 
-def test_a_fin_behind_frames_does_not_swallow_them(server: Server):
+def test_frames_before_a_fin_are_processed(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"a") + frame(TEXT, b"b"))
         client.finish()
@@ -196,7 +196,7 @@ def test_a_fin_behind_frames_does_not_swallow_them(server: Server):
 
 
 @pytest.mark.parametrize("last", [b"", close_frame(1000)], ids=["fin", "close"])
-def test_a_peer_that_leaves_without_reading_is_let_go_in_bounded_time(hasty: Server, last: bytes):
+def test_a_peer_that_leaves_without_reading_is_closed_in_bounded_time(hasty: Server, last: bytes):
     with hasty.connect(receive_buffer=4096) as client:
         flood(hasty, client, until=1)
         client.send(last)
@@ -205,14 +205,14 @@ def test_a_peer_that_leaves_without_reading_is_let_go_in_bounded_time(hasty: Ser
 
 
 @pytest.mark.parametrize("bad", [frame(3), frame(TEXT, b"\xff"), frame(CONTINUATION)], ids=["opcode", "utf8", "order"])
-def test_a_peer_that_breaks_the_protocol_and_stays_is_cut_off(hasty: Server, bad: bytes):
+def test_a_peer_that_breaks_the_protocol_and_stays_is_disconnected(hasty: Server, bad: bytes):
     with hasty.connect() as client:
         client.send(bad)
         assert client.handler.closed()[0] in (1002, 1007)
         assert len(client.read_to_end()) == 1
 
 
-def test_a_peer_that_breaks_the_protocol_while_sending_hears_the_code_not_a_reset(server: Server):
+def test_a_peer_that_breaks_the_protocol_while_sending_gets_the_close_code_not_a_reset(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"x" * 3_000_000))  # far more than the kernel buffers hold
         assert client.read(4)[2:] == struct.pack("!H", 1009)
@@ -220,10 +220,10 @@ def test_a_peer_that_breaks_the_protocol_while_sending_hears_the_code_not_a_rese
         assert client.handler.closed()[0] == 1009
 
 
-# Its speed
+# Flow control
 
 
-def test_a_slow_reader_pauses_its_handler_and_is_not_read_until_it_has_caught_up(hasty: Server):
+def test_a_slow_reader_pauses_its_handler_and_its_input_until_it_catches_up(hasty: Server):
     with hasty.connect(receive_buffer=4096) as client:
         flood(hasty, client)
         assert client.handler.next_flow() == "pause"
@@ -238,7 +238,7 @@ def test_a_slow_reader_pauses_its_handler_and_is_not_read_until_it_has_caught_up
         assert client.handler.next_flow() == "resume"
 
 
-def test_a_handler_that_fails_when_paused_is_closed_too(hasty: Server, caplog):
+def test_a_handler_that_fails_in_on_pause_is_closed(hasty: Server, caplog):
     def fail() -> None:
         raise RuntimeError("a defect when paused")
 
@@ -249,11 +249,11 @@ def test_a_handler_that_fails_when_paused_is_closed_too(hasty: Server, caplog):
     assert "a defect when paused" in caplog.text
 
 
-# All of them
+# All sockets
 
 
 @pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)
-def test_all_can_be_closed_each_with_its_own_reason_and_waited_for(implementation: str):
+def test_all_sockets_can_be_closed_with_individual_reasons_and_awaited(implementation: str):
     with Server(implementation) as server:
         waits = iter(range(100, 200))
         clients = [server.connect() for _ in range(10)]
@@ -277,13 +277,13 @@ def test_all_can_be_closed_each_with_its_own_reason_and_waited_for(implementatio
         server.until_empty()
 
 
-def test_all_can_be_aborted(server: Server):
+def test_all_sockets_can_be_aborted(server: Server):
     with server.connect():
         server.call(server.registry.abort_all)
         server.until_empty()
 
 
-def test_the_registry_is_walked_as_it_was(server: Server):
+def test_the_registry_contains_exactly_the_open_sockets(server: Server):
     with server.connect() as client:
         socket: Socket = client.handler.socket
         assert server.call(lambda: socket in list(server.registry))

@@ -1,4 +1,4 @@
-"""Who is let in, and does HTTP live beside it on the same port?"""
+"""Accepted and refused handshakes, and HTTP on the same port."""
 
 import resource
 
@@ -28,10 +28,10 @@ def changed(name: str, *values: str) -> tuple[str, ...]:
     return (*kept, *(f"{name}: {value}" for value in values))
 
 
-# What a client may say
+# Valid handshakes
 
 
-def test_the_answer_proves_that_the_key_was_read_and_offers_no_extension(server: Server):
+def test_the_handshake_answer_has_the_accept_key_and_no_extension(server: Server):
     with Client(server.port) as client:
         client.send(lines(*HANDSHAKE, "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits"))
         head = client.read_head().lower()
@@ -56,7 +56,7 @@ def test_the_answer_proves_that_the_key_was_read_and_offers_no_extension(server:
         (*HANDSHAKE, "X-Long: " + "x" * 16000),
     ],
 )
-def test_it_is_let_in(server: Server, said: tuple[str, ...]):
+def test_a_valid_handshake_is_accepted(server: Server, said: tuple[str, ...]):
     with Client(server.port) as client:
         client.send(lines(*said))
         assert client.read_head().startswith("HTTP/1.1 101 ")
@@ -64,7 +64,7 @@ def test_it_is_let_in(server: Server, said: tuple[str, ...]):
         assert client.read_text() == b"hello"
 
 
-def test_the_acceptor_sees_what_the_client_said(server: Server):
+def test_the_acceptor_gets_path_headers_and_subprotocols(server: Server):
     seen: list[Upgrade] = []
 
     def acceptor(upgrade: Upgrade) -> Accept:
@@ -88,13 +88,13 @@ def test_the_acceptor_sees_what_the_client_said(server: Server):
     assert "token" not in repr(upgrade)
 
 
-def test_no_origin_is_none(server: Server):
+def test_a_missing_origin_header_is_none(server: Server):
     upgrade = read_upgrade(lines(*HANDSHAKE), peer=None, secure=True)
     assert isinstance(upgrade, Upgrade)
     assert (upgrade.origin, upgrade.subprotocols, upgrade.secure) == (None, (), True)
 
 
-def test_of_a_header_that_may_be_repeated_the_first_counts_and_lists_are_read_as_one():
+def test_the_first_of_repeated_headers_counts_and_list_headers_are_joined():
     said = (*changed("Connection", "keep-alive", "Upgrade"), "X-A: 1", "x-a: 2")
     upgrade = read_upgrade(lines(*said), peer=None, secure=False)
     assert isinstance(upgrade, Upgrade)
@@ -102,13 +102,13 @@ def test_of_a_header_that_may_be_repeated_the_first_counts_and_lists_are_read_as
 
 
 @pytest.mark.parametrize("value", ["", "1", "here"])
-def test_a_header_that_may_be_said_once_is_refused_also_with_the_same_value(value: str):
+def test_a_repeated_single_value_header_is_refused(value: str):
     for name in ("Host", "Origin", "Authorization", "Content-Length"):
         refuse = read_upgrade(lines(*HANDSHAKE, f"{name}: {value}", f"{name}: {value}"), peer=None, secure=False)
         assert refuse == Refuse(400, "a header that may be said once was said twice")
 
 
-def test_the_chosen_subprotocol_is_answered(server: Server):
+def test_the_chosen_subprotocol_is_in_the_answer(server: Server):
     server.acceptor = lambda _upgrade: Accept(CloseOnOpen(4401, "no token"), "herenow.v1")
     with Client(server.port) as client:
         client.send(lines(*HANDSHAKE, "Sec-WebSocket-Protocol: herenow.token.x", "Sec-WebSocket-Protocol: herenow.v1"))
@@ -116,7 +116,7 @@ def test_the_chosen_subprotocol_is_answered(server: Server):
         assert client.read_frame() == (CLOSE, (4401).to_bytes(2, "big") + b"no token")
 
 
-# What it may not
+# Invalid handshakes
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_chosen_subprotocol_is_answered(server: Server):
         ((*HANDSHAKE, "Transfer-Encoding: chunked"), 400),
     ],
 )
-def test_it_is_refused_and_the_connection_closed(server: Server, said: tuple[str, ...], status: int):
+def test_an_invalid_handshake_is_refused_and_the_connection_closed(server: Server, said: tuple[str, ...], status: int):
     with Client(server.port) as client:
         client.send(lines(*said))
         head, body = client.read_answer()
@@ -153,13 +153,13 @@ def test_it_is_refused_and_the_connection_closed(server: Server, said: tuple[str
         assert client.read(1) == b""
 
 
-def test_a_wrong_version_is_told_the_right_one(server: Server):
+def test_a_wrong_websocket_version_is_answered_with_the_supported_one(server: Server):
     with Client(server.port) as client:
         client.send(lines(*changed("Sec-WebSocket-Version", "8")))
         assert "sec-websocket-version: 13\r\n" in client.read_head()
 
 
-def test_the_acceptor_refuses_with_a_plain_answer_and_frames_sent_early_are_ignored(server: Server):
+def test_a_refused_handshake_gets_a_plain_response_and_early_frames_are_ignored(server: Server):
     server.acceptor = lambda _upgrade: Refuse(403, "not from there", (("x-why", "origin"),))
     with Client(server.port) as client:
         client.send(lines(*HANDSHAKE) + frame(TEXT, b"early"))
@@ -179,7 +179,7 @@ def raises(_upgrade: Upgrade) -> Accept:
 
 
 @pytest.mark.parametrize("acceptor", [offers_what_was_not_asked, raises])
-def test_an_acceptor_that_fails_is_a_500_and_a_log_line(server: Server, acceptor: Acceptor, caplog):
+def test_a_failing_acceptor_returns_500_and_is_logged(server: Server, acceptor: Acceptor, caplog):
     server.acceptor = acceptor
     with Client(server.port) as client:
         client.send(lines(*HANDSHAKE))
@@ -192,7 +192,7 @@ def test_an_acceptor_that_fails_is_a_500_and_a_log_line(server: Server, acceptor
 # HTTP on the same port
 
 
-def test_plain_http_works_and_the_same_connection_can_be_upgraded_afterwards(server: Server):
+def test_a_connection_used_for_http_can_be_upgraded_afterwards(server: Server):
     with Client(server.port) as client:
         for path in ("/a", "/b"):
             client.send(lines(f"GET {path} HTTP/1.1", "Host: here"))
@@ -212,7 +212,7 @@ def test_an_upgrade_while_a_request_is_being_answered_is_refused(server: Server)
         assert client.read_head().startswith("HTTP/1.1 400 ")
 
 
-def test_a_handshake_that_comes_byte_by_byte_is_the_same(server: Server):
+def test_a_handshake_sent_byte_by_byte_is_accepted(server: Server):
     with Client(server.port) as client:
         for byte in lines(*HANDSHAKE):
             client.send(bytes([byte]))
@@ -220,18 +220,18 @@ def test_a_handshake_that_comes_byte_by_byte_is_the_same(server: Server):
 
 
 @pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)
-def test_who_connects_and_says_nothing_is_sent_away_and_who_is_open_stays(implementation: str):
+def test_an_idle_tcp_connection_is_closed_and_an_open_websocket_stays(implementation: str):
     with Server(implementation, keep_alive=0.4) as server, server.connect() as open_one, Client(server.port) as client:
         assert client.read(1) == b""
         open_one.send(frame(TEXT, b"still here"))
         assert open_one.read_text() == b"still here"
 
 
-# How many
+# Limits
 
 
 @pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)
-def test_who_comes_when_it_is_full_hears_why_and_beyond_that_gets_a_503(implementation: str):
+def test_a_full_server_closes_with_a_reason_and_beyond_the_spare_returns_503(implementation: str):
     with Server(implementation, max_open=2, spare=1) as server:
         take = server.acceptor
 
@@ -243,7 +243,7 @@ def test_who_comes_when_it_is_full_hears_why_and_beyond_that_gets_a_503(implemen
             third.send(lines(*HANDSHAKE))
             assert third.read_head().startswith("HTTP/1.1 101 ")
             assert third.read_frame() == (CLOSE, (1013).to_bytes(2, "big") + b"retry_after_ms=500")
-            # The third has not answered the CLOSE: it still takes the spare place.
+            # The third has not answered the CLOSE: it still uses the spare place.
             fourth.send(lines(*HANDSHAKE))
             head, _body = fourth.read_answer()
             assert head.startswith("HTTP/1.1 503 ")
@@ -257,9 +257,9 @@ def test_who_comes_when_it_is_full_hears_why_and_beyond_that_gets_a_503(implemen
 @pytest.mark.parametrize(
     ("descriptors", "sockets"), [(1, 1), (64, 1), (256, 128), (640, 512), (1024, 858), (20_000, 17_936)]
 )
-def test_some_descriptors_are_kept_for_everything_else(descriptors: int, sockets: int):
+def test_some_file_descriptors_are_reserved_for_other_uses(descriptors: int, sockets: int):
     assert sockets_within(descriptors) == sockets
 
 
-def test_the_descriptors_allowed_are_those_of_this_process():
+def test_descriptors_allowed_is_the_limit_of_this_process():
     assert descriptors_allowed() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,4 +1,4 @@
-"""What do we lean on in picows, and does it hold? Its constructor, its logger, its buffers."""
+"""Internals of picows that we depend on: its constructor, its logger, its buffers."""
 
 import gc
 import socket
@@ -24,7 +24,7 @@ from herenow.transport.websocket.picows.socket import (
     TransportGuard,
 )
 
-SMALL = 2048 - 256  # what picows offers of the smallest read buffer it makes
+SMALL = 2048 - 256  # available bytes of the smallest read buffer of picows
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_a_socket_starts_with_a_small_read_buffer(server: Server):
 
 
 @pytest.mark.parametrize("size", [4097, 20_000, 65_536])
-def test_a_large_message_leaves_no_large_read_buffer_behind(server: Server, size: int):
+def test_the_read_buffer_shrinks_after_a_large_message(server: Server, size: int):
     with server.connect() as client:
         for _ in range(3):
             client.send(frame(TEXT, b"x" * size))
@@ -61,7 +61,7 @@ def test_a_large_message_leaves_no_large_read_buffer_behind(server: Server, size
             assert room_to_read(server, client) == SMALL
 
 
-def test_a_large_fragment_leaves_no_large_read_buffer_and_the_message_goes_on(server: Server):
+def test_the_read_buffer_shrinks_after_a_large_fragment_and_the_message_continues(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"x" * 20_000, fin=False))
         client.send(frame(CONTINUATION, b"y" * 20_000))
@@ -69,7 +69,7 @@ def test_a_large_fragment_leaves_no_large_read_buffer_and_the_message_goes_on(se
         assert room_to_read(server, client) == SMALL
 
 
-def test_frames_right_behind_a_large_one_are_not_lost(server: Server):
+def test_frames_directly_after_a_large_frame_are_not_lost(server: Server):
     large, next_one = frame(TEXT, b"x" * 30_000), frame(TEXT, b"next")
     with server.connect() as client:
         for cut in range(len(next_one)):
@@ -79,8 +79,8 @@ def test_frames_right_behind_a_large_one_are_not_lost(server: Server):
             assert client.read_text() == b"next"
 
 
-def test_a_slow_reader_that_sends_much_still_gets_everything_in_order(server: Server):
-    # The answers queue up in the transport while the protocol is replaced behind each message.
+def test_a_slow_reader_that_sends_much_gets_all_answers_in_order(server: Server):
+    # Answers queue up in the transport while the protocol is replaced after each message.
     with server.connect(receive_buffer=4096) as client:
         sent = [bytes([65 + i]) * 60_000 for i in range(20)]
         for text in sent:
@@ -108,9 +108,9 @@ def alive() -> list[str]:
     return sorted(type(thing).__name__ for thing in gc.get_objects() if type(thing) in kinds)
 
 
-# Not a frame that picows itself finds wrong: behind that, it keeps its transport for 10 ms.
+# Not a frame that picows itself refuses: after that, it keeps its transport for 10 ms.
 @pytest.mark.parametrize("last", [b"", close_frame(1000), frame(TEXT, b"\xff")], ids=["fin", "close", "failure"])
-def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(server: Server, last: bytes):
+def test_a_closed_connection_leaves_no_reference_cycles(server: Server, last: bytes):
     until_empty(server)
     gc.collect()
     gc.disable()
@@ -141,7 +141,7 @@ async def test_the_self_test_can_run_inside_a_running_loop():
     run_self_test()
 
 
-def test_another_version_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch):
+def test_another_picows_version_is_refused_with_an_explanation(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(self_test, "version", lambda _name: "3.0.1")
     with pytest.raises(ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"):
         run_self_test()
@@ -168,7 +168,7 @@ def no_answer(_protocol: PicowsProtocol, _data: bytes) -> None:
         (PicowsSocket, "send_text", lambda _socket, _payload: None, "a text was not echoed"),
     ],
 )
-def test_a_failed_self_test_says_what_failed(
+def test_a_failed_self_test_names_the_failing_check(
     monkeypatch: pytest.MonkeyPatch, place: type, name: str, replacement: Any, words: str
 ):
     monkeypatch.setattr(place, name, replacement)
@@ -176,8 +176,8 @@ def test_a_failed_self_test_says_what_failed(
         picows_protocol(lambda _upgrade: Refuse(404), SocketLimits(), Sockets(1))
 
 
-def test_a_frame_does_not_wait_for_the_acknowledgement_of_the_one_before(server: Server):
-    # picows is not let at the socket's options: the event loop sets this one for every connection.
+def test_sockets_have_tcp_nodelay(server: Server):
+    # picows does not set socket options: the event loop sets this one for every connection.
     with server.connect() as client:
         tcp = client.handler.socket._tcp  # type: ignore[attr-defined]
         assert server.call(lambda: tcp.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))

@@ -1,4 +1,4 @@
-"""Are silent peers pinged, evenly, and only they? The wheel is turned by hand."""
+"""Only silent peers are pinged, evenly spread. Tests advance the timer."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -80,7 +80,7 @@ def test_a_peer_that_does_not_answer_is_pinged_again_one_period_later():
     assert 2 <= len(peer.pinged_at) <= 3
 
 
-def test_who_shows_life_often_is_never_pinged():
+def test_a_peer_with_frequent_signs_of_life_is_never_pinged():
     rig = Rig()
     peer, _ = rig.join()
     for _ in range(100):
@@ -89,7 +89,7 @@ def test_who_shows_life_often_is_never_pinged():
     assert peer.pinged_at == []
 
 
-def test_no_live_peer_is_unheard_for_two_periods():
+def test_every_live_peer_shows_a_sign_of_life_within_two_periods():
     rig = Rig()
     peers = [rig.join()[0] for _ in range(300)]
     longest = 0.0
@@ -110,7 +110,7 @@ def test_pings_are_spread_evenly_over_the_period():
     assert len(second_round) == 300
 
 
-def test_who_left_is_not_pinged():
+def test_a_peer_that_left_is_not_pinged():
     rig = Rig()
     (left, slot), (stayed, _) = rig.join(), rig.join()
     rig.pinger.discard(left, slot)
@@ -120,7 +120,7 @@ def test_who_left_is_not_pinged():
     assert stayed.pinged_at
 
 
-def test_a_peer_may_leave_while_its_slot_is_walked():
+def test_a_peer_may_leave_while_its_slot_is_processed():
     rig = Rig(period=1.0, tick=1.0)
     members = [rig.join() for _ in range(3)]
 
@@ -132,7 +132,7 @@ def test_a_peer_may_leave_while_its_slot_is_walked():
     rig.hand.turn(2.5)
 
 
-def test_a_busy_loop_catches_up_without_walking_a_slot_twice():
+def test_a_delayed_pinger_catches_up_without_processing_a_slot_twice():
     rig = Rig()
     rig.answers = False
     peers = [rig.join()[0] for _ in range(300)]
@@ -145,20 +145,20 @@ def test_a_busy_loop_catches_up_without_walking_a_slot_twice():
 
 
 @pytest.mark.parametrize("step", [-100_000, -31, -0.05, 0.05, 31, 100_000])
-def test_a_clock_that_is_set_does_not_stop_the_wheel(step: float):
+def test_a_clock_step_does_not_stop_the_pinger(step: float):
     rig = Rig()
     peer, _ = rig.join()
     rig.hand.turn(100)
     [(at, call)] = rig.hand.due
     rig.hand.now += step
-    rig.hand.due = [(at + step, call)]  # a timer waits for a time to pass, not for a time of day
+    rig.hand.due = [(at + step, call)]  # a timer waits for a duration, not for a time of day
     peer.life = rig.hand.now
     already = len(peer.pinged_at)
     rig.hand.turn(301)
     assert 9 <= len(peer.pinged_at) - already <= 11
 
 
-def test_a_ping_that_fails_does_not_stop_the_wheel():
+def test_a_failing_ping_does_not_stop_the_pinger():
     rig = Rig(period=1.0)
     rig.join()
 
@@ -171,7 +171,7 @@ def test_a_ping_that_fails_does_not_stop_the_wheel():
     assert rig.hand.due
 
 
-def test_it_stops_and_starts_again():
+def test_the_pinger_stops_and_starts_again():
     rig = Rig()
     rig.answers = False
     peer, _ = rig.join()
@@ -186,14 +186,14 @@ def test_it_stops_and_starts_again():
 
 
 @pytest.mark.parametrize("period", [0.05, 0.1, 0.5, 2.0, 30.0, 600.0])
-def test_any_period_will_do(period: float):
+def test_the_pinger_works_with_any_period(period: float):
     rig = Rig(period)
     peer, _ = rig.join()
     rig.hand.turn(period * 4.5)
     assert 3 <= len(peer.pinged_at) <= 4
 
 
-def test_while_nobody_is_here_nothing_turns():
+def test_the_pinger_has_no_timer_without_peers():
     rig = Rig(period=30.0)
     assert not rig.hand.due
     peer = Peer(rig.hand)
@@ -205,7 +205,7 @@ def test_while_nobody_is_here_nothing_turns():
     assert not rig.hand.due
 
 
-def test_who_comes_after_a_long_rest_is_pinged_like_anybody():
+def test_a_peer_that_joins_after_an_idle_time_is_pinged_on_schedule():
     rig = Rig(period=30.0)
     peers = []
     for _ in range(3):
@@ -221,7 +221,7 @@ def test_who_comes_after_a_long_rest_is_pinged_like_anybody():
     assert all(len(peer.pinged_at) >= 3 for peer in peers)
 
 
-def test_a_sweep_that_was_stopped_does_not_begin_by_itself():
+def test_a_stopped_pinger_does_not_start_by_itself():
     rig = Rig()
     rig.pinger.stop()
     rig.pinger.add(Peer(rig.hand))

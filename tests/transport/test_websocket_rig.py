@@ -1,7 +1,7 @@
-"""The rig of the WebSocket tests: a real server in a thread, and a client that may send what no client should.
+"""Helpers of the WebSocket tests: a real server in a thread, and a client that may send invalid bytes.
 
-No test lives here; the name only keeps the rig beside them. The client is a plain TCP socket, so that every byte on
-the wire is the test's own, and every wait is one for an event, bounded by a time-out.
+This module has no tests; its name keeps it beside them. The client is a plain TCP socket, so that tests control every
+byte, and every wait is for an event, with a timeout.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from herenow.transport.websocket.picows import picows_protocol
 from herenow.transport.websocket.websockets_socket import websockets_protocol
 
 IMPLEMENTATIONS = {"picows": picows_protocol, "websockets": websockets_protocol}
-PATIENCE = 10.0  # seconds; a bound for what should come at once
+PATIENCE = 10.0  # seconds; a bound for events that should come at once
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
@@ -110,13 +110,13 @@ class Client:
         return taken
 
     def read_answer(self) -> tuple[str, str]:
-        """Head and body of an HTTP answer with a length."""
+        """Head and body of an HTTP response with a length."""
         head = self.read_head()
         [size] = [int(line[15:]) for line in head.lower().split("\r\n") if line.startswith("content-length:")]
         return head, self.read(size).decode()
 
     def read_head(self) -> str:
-        """An HTTP answer up to the empty line."""
+        """The head of an HTTP response."""
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             byte = self.read(1)
@@ -157,7 +157,7 @@ class Client:
 
 
 class Echo:
-    """Sends texts back; a binary message is answered with a text. Some texts are orders."""
+    """Sends texts back; a binary message is answered with a text. Some texts are commands."""
 
     def __init__(self, server: "Server") -> None:
         self.texts = 0
@@ -208,14 +208,14 @@ class Echo:
         return self._flow.get(timeout=PATIENCE)
 
     def closed(self) -> tuple[int | None, str]:
-        """Code and reason, once closed; never twice."""
+        """Code and reason after the close; asserts that it is reported once."""
         said = self._closed.get(timeout=PATIENCE)
         assert self._closed.empty()
         return said
 
 
 class Server(uvicorn.Server):
-    """uvicorn with our gateway in a thread of its own."""
+    """uvicorn with our protocol in its own thread."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class Server(uvicorn.Server):
         self.registry = Sockets(max_open, spare)
         self.acceptor: Acceptor = lambda _upgrade: Accept(Echo(self))
         self.opened: queue.Queue[Echo] = queue.Queue()
-        self.trust: ssl.SSLContext | None = None  # what clients need when there is a certificate
+        self.trust: ssl.SSLContext | None = None  # for clients, if there is a certificate
         self._ready = threading.Event()
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
@@ -300,7 +300,7 @@ class Server(uvicorn.Server):
 
 
 async def plain_http(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the path; /never does not answer until the client is gone."""
+    """Answers with the path; /never does not answer until the client has disconnected."""
     while scope["path"] == "/never" and (await receive())["type"] != "http.disconnect":
         pass
     body = scope["path"].encode()

@@ -1,4 +1,4 @@
-"""Is the server strict? The cases of the Autobahn suite (which runs under Python 2 only), by hand-made frames."""
+"""The server is strict: the cases of the Autobahn suite (which needs Python 2), with hand-made frames."""
 
 import struct
 
@@ -24,7 +24,7 @@ SIZES = (0, 1, 124, 125, 126, 127, 128, 999, 1000, 1001, 1791, 1792, 4096, 4097,
 
 
 def assert_fails(client: Client, code: int) -> None:
-    """The server says so in one CLOSE frame and FIN, nothing else comes; the handler learns the same code."""
+    """Asserts that the server sends one CLOSE frame with this code and a FIN, and the handler gets the same code."""
     frames = client.read_to_end()
     assert [(opcode, payload[:2]) for opcode, payload in frames] == [(CLOSE, struct.pack("!H", code))]
     client.finish()
@@ -63,7 +63,7 @@ def test_a_frame_over_the_limit_fails_with_1009(server: Server, opcode: int, siz
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
-def test_the_limit_is_one_of_the_message_not_of_the_frame(server: Server, opcode: int):
+def test_the_size_limit_applies_to_the_message_not_to_the_frame(server: Server, opcode: int):
     with server.connect() as client:
         client.send(frame(opcode, text_of(40_000), fin=False) + frame(CONTINUATION, text_of(MAX - 40_000)))
         client.read_text()
@@ -74,7 +74,7 @@ def test_the_limit_is_one_of_the_message_not_of_the_frame(server: Server, opcode
 
 
 @pytest.mark.parametrize("length", [MAX + 1, 2**32, 2**62, 2**63 - 1])
-def test_a_header_that_claims_too_much_fails_before_the_payload_comes(server: Server, length: int):
+def test_a_frame_header_with_a_too_large_length_fails_before_the_payload(server: Server, length: int):
     with server.connect() as client:
         client.send(bytes([0x80 | TEXT, 0xFF]) + struct.pack("!Q", length))
         assert_fails(client, 1009)
@@ -106,7 +106,7 @@ def test_a_length_in_more_bytes_than_needed_fails(server: Server, header: bytes)
 # Delivery
 
 
-def test_bytes_that_come_one_by_one_make_the_same_frames(server: Server):
+def test_a_stream_sent_byte_by_byte_gives_the_same_frames(server: Server):
     stream = frame(TEXT, text_of(130)) + frame(PING, b"p") + frame(TEXT, b"a", fin=False) + frame(CONTINUATION, b"b")
     with server.connect() as client:
         for byte in stream:
@@ -132,14 +132,14 @@ def test_frames_in_one_segment_with_the_handshake_are_not_lost(server: Server, s
 
 
 @pytest.mark.parametrize("mask", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x01\x00\x80\x7f"])
-def test_any_mask_is_undone(server: Server, mask: bytes):
+def test_frames_with_any_mask_are_unmasked(server: Server, mask: bytes):
     with server.connect() as client:
         client.send(frame(TEXT, text_of(1003), mask=mask))
         assert client.read_text() == text_of(1003)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 6, 9])
-def test_half_a_frame_and_a_fin_is_a_lost_connection(server: Server, cut: int):
+def test_a_fin_in_the_middle_of_a_frame_is_a_lost_connection(server: Server, cut: int):
     with server.connect() as client:
         client.send(frame(TEXT, b"never finished")[:cut])
         client.finish()
@@ -161,7 +161,7 @@ def test_a_ping_is_answered_with_its_own_payload(server: Server, size: int):
         assert client.handler.signs_of_life == 1
 
 
-def test_a_pong_nobody_asked_for_is_a_sign_of_life(server: Server):
+def test_an_unsolicited_pong_is_a_sign_of_life(server: Server):
     with server.connect() as client:
         client.send(frame(PONG, b"unasked") + frame(TEXT, b"next"))
         assert client.read_text() == b"next"
@@ -174,7 +174,7 @@ def test_ten_pings_in_one_segment_are_all_answered(server: Server):
         assert [client.read_frame() for _ in range(10)] == [(PONG, bytes([i])) for i in range(10)]
 
 
-def test_our_own_ping_carries_nothing(server: Server):
+def test_a_ping_of_the_server_has_no_payload(server: Server):
     with server.connect() as client:
         server.call(client.handler.socket.ping)
         assert client.read_frame() == (PING, b"")
@@ -226,7 +226,7 @@ def test_an_unmasked_frame_fails(server: Server, opcode: int):
         assert_fails(client, 1002)
 
 
-def test_what_was_said_before_a_bad_frame_is_answered(server: Server):
+def test_frames_before_a_bad_frame_are_answered(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"good"))
         assert client.read_text() == b"good"
@@ -263,7 +263,7 @@ def test_a_ping_between_fragments_is_answered_before_the_message(server: Server)
         assert client.read_text() == b"ab"
 
 
-def test_a_close_between_fragments_is_answered_and_the_message_forgotten(server: Server):
+def test_a_close_between_fragments_is_answered_and_the_message_dropped(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"a", fin=False) + close_frame(1001))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1001))]
@@ -335,7 +335,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("text", VALID.values(), ids=VALID.keys())
-def test_valid_utf8_passes_whole_and_cut_anywhere(server: Server, text: str):
+def test_valid_utf8_is_accepted_whole_and_split_anywhere(server: Server, text: str):
     encoded = text.encode()
     with server.connect() as client:
         client.send(frame(TEXT, encoded))
@@ -385,13 +385,13 @@ def test_an_empty_close_is_answered_with_an_empty_one(server: Server):
         assert client.handler.closed() == (1005, "")
 
 
-def test_a_close_with_half_a_code_fails(server: Server):
+def test_a_close_with_an_incomplete_code_fails(server: Server):
     with server.connect() as client:
         client.send(frame(CLOSE, b"\x03"))
         assert_fails(client, 1002)
 
 
-def test_the_longest_reason_is_all_right(server: Server):
+def test_the_longest_close_reason_is_accepted(server: Server):
     with server.connect() as client:
         client.send(close_frame(1000, b"x" * 123))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000))]
@@ -427,7 +427,7 @@ def test_nothing_is_processed_after_a_close(server: Server, more: bytes, code: i
         assert (client.handler.texts, client.handler.signs_of_life) == (0, 0)
 
 
-def test_a_text_just_before_a_close_is_still_heard(server: Server):
+def test_a_text_directly_before_a_close_is_processed(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"bye") + close_frame(1000))
         assert client.read_to_end() == [(TEXT, b"bye"), (CLOSE, struct.pack("!H", 1000))]

@@ -1,4 +1,4 @@
-"""Does it work through TLS? There the transport cannot be half closed, and frames do not go to the descriptor."""
+"""WebSockets over TLS: there the transport cannot be half closed, and frames do not go directly to the descriptor."""
 
 import ssl
 import struct
@@ -24,7 +24,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("size", [5, 5_000, 65_536])
-def test_messages_pass(server: Server, size: int):
+def test_messages_pass_over_tls(server: Server, size: int):
     with server.connect(with_it=frame(TEXT, b"early")) as client:
         assert client.read_text() == b"early"
         for _ in range(3):
@@ -33,21 +33,21 @@ def test_messages_pass(server: Server, size: int):
             assert client.read_frame() == (PONG, b"p")
 
 
-def test_plain_answers_pass(server: Server):
+def test_http_responses_pass_over_tls(server: Server):
     with Client(server.port, tls=server.trust) as client:
         for path in ("/a", "/b"):
             client.send(lines(f"GET {path} HTTP/1.1", "Host: here"))
             assert client.read_answer()[1] == path
 
 
-def test_a_close_is_answered(server: Server):
+def test_a_close_is_answered_over_tls(server: Server):
     with server.connect() as client:
         client.send(close_frame(1000))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000))]
 
 
 @pytest.mark.parametrize("bad", [frame(3), frame(TEXT, b"\xff"), frame(TEXT, b"x" * 1_000_000)])
-def test_who_breaks_the_protocol_hears_it_and_is_gone(server: Server, bad: bytes):
+def test_a_peer_that_breaks_the_protocol_over_tls_gets_the_close_code(server: Server, bad: bytes):
     with server.connect() as client:
         client.send(bad)
         [(opcode, payload)] = client.read_to_end()
@@ -55,7 +55,7 @@ def test_who_breaks_the_protocol_hears_it_and_is_gone(server: Server, bad: bytes
         assert (int.from_bytes(payload[:2], "big"), payload[2:].decode()) == client.handler.closed()
 
 
-def test_all_can_be_aborted(server: Server):
+def test_all_sockets_can_be_aborted(server: Server):
     with server.connect() as client:
         server.call(server.registry.abort_all)
         assert client.handler.closed() == (None, "")

@@ -1,7 +1,7 @@
-"""Mistakes that somebody could make, one per way out: each must turn the twin test red.
+"""Plausible mistakes, one per output: each must make the twin test fail.
 
-A leak is a function of the stage that it spoils. What it passes on is what a careless line would have at hand: the record,
-the sessions a node holds, a counter.
+A leak is a function that modifies the stage. It reveals what careless code would have at hand: the record, the sessions
+a node holds, a counter.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ LEAKS = {}
 
 
 def leak(way):
-    """`way`: a part of the name of the record by which it must be found."""
+    """`way`: part of the name of the recording in which the leak must be found."""
 
     def register(plant):
         LEAKS[plant.__name__] = plant, way
@@ -41,7 +41,7 @@ def spoil_seen(monkeypatch, module, spoil):
     )
 
 
-# --- Values ----------------------------------------------------------------------------------------------------------
+# --- Values
 
 
 @leak("socket")
@@ -93,7 +93,7 @@ def as_of_is_the_records_version(stage, monkeypatch):
     monkeypatch.setattr(stage.node.viewing, "statuses", spoiled)
 
 
-# --- Counts and orders -----------------------------------------------------------------------------------------------
+# --- Counts and orders
 
 
 @leak("presence/count")
@@ -140,7 +140,7 @@ class Counted:
     def __set__(self, metrics, users): ...
 
 
-# --- Frames ----------------------------------------------------------------------------------------------------------
+# --- Frames
 
 
 @leak("socket")
@@ -205,7 +205,7 @@ def typing_to_the_hidden_is_answered_otherwise(stage, monkeypatch):
     monkeypatch.setattr(stage.node.viewing, "type", spoiled)
 
 
-# --- Answers ---------------------------------------------------------------------------------------------------------
+# --- Answers
 
 
 def spoil_answers(stage, spoil):

@@ -1,6 +1,7 @@
-"""Hidden is offline, byte for byte, on every exit: histories made up, every operation and frame, one leak per way out.
+"""A hidden user looks offline, byte for byte, in every output: random histories, every operation and frame, one planted
+leak per output.
 
-`HERENOW_TWINS=500 pytest tests/twins` makes up more of them.
+`HERENOW_TWINS=500 pytest tests/twins` runs more histories.
 """
 
 import json
@@ -64,7 +65,7 @@ DROPPED = History(shared=((Connect("d1"), 1), (Drop("d1"), 1)), hidden=((Connect
         hidden=((Write(None), 1), (Drop("d1", vanish=True), 61)),
     )
 )
-def test_nobody_can_tell_the_invisible_from_the_gone(history):
+def test_an_invisible_user_cannot_be_distinguished_from_one_who_left(history):
     Twins(Invisible()).check(history)
 
 
@@ -77,7 +78,7 @@ def made_up(hiding):
 @example(TOUR)
 @example(History())
 @example(DROPPED)
-def test_who_is_blocked_cannot_tell_it_from_the_others_leaving(history):
+def test_a_blocked_viewer_cannot_distinguish_the_block_from_a_sign_out(history):
     Twins(Blocked()).check(history)
 
 
@@ -86,11 +87,11 @@ def test_who_is_blocked_cannot_tell_it_from_the_others_leaving(history):
 @example(TOUR)
 @example(History())
 @example(DROPPED)
-def test_nobody_can_tell_who_shows_themselves_to_nobody_from_the_gone(history):
+def test_visibility_nobody_cannot_be_distinguished_from_a_sign_out(history):
     Twins(Nobody()).check(history)
 
 
-# --- Beside a crowd --------------------------------------------------------------------------------------------------
+# --- Many viewers
 
 PACED, ON_DEMAND = FanoutLimits(pace_above=1), FanoutLimits(pace_above=1, push_ceiling=2)
 CROWDS = (
@@ -100,7 +101,7 @@ CROWDS = (
     FanoutLimits(pace_above=6),
     FanoutLimits(pace_above=2, push_ceiling=6),
 )
-"""The target has five viewers, and newcomers come and go: they make the last two change the way of delivery."""
+"""The target has five viewers, and others subscribe and unsubscribe: the last two change the kind of delivery."""
 
 
 def beside(crowds, hiding):
@@ -116,12 +117,12 @@ def beside(crowds, hiding):
 @example(crowds=CROWDS[2], history=TOUR)
 @example(crowds=CROWDS[3], history=TOUR)
 @example(crowds=CROWDS[4], history=TOUR)
-def test_nobody_can_tell_by_the_way_a_popular_person_is_delivered(hiding, crowds, history):
+def test_paced_delivery_does_not_reveal_a_hidden_user(hiding, crowds, history):
     beside(crowds, hiding()).check(history)
 
 
 @pytest.mark.parametrize(("crowds", "delivery"), [(PACED, b"paced"), (ON_DEMAND, b"poll")])
-def test_the_crowd_is_one(crowds, delivery):
+def test_a_user_with_many_viewers_is_delivered_paced_or_on_demand(crowds, delivery):
     friend = beside(crowds, Blocked()).record(TOUR, hides=True)["friend", "socket"]
     assert b'"delivery":"%b"' % delivery in b"".join(friend)
 
@@ -137,18 +138,18 @@ def viewers_by(kinds):
 @pytest.mark.parametrize(
     ("name", "spoiled", "crowds", "hiding"),
     [
-        ("FanoutPolicy.offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
-        ("FanoutPolicy.offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
-        ("viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # who is blocked is not in the crowd
-        ("viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden one's own devices are
+        ("FanoutPolicy.offer", at_once, PACED, Blocked),  # a block is delivered sooner than a sign-out
+        ("FanoutPolicy.offer", at_once, ON_DEMAND, Blocked),  # also where a sign-out is not delivered
+        ("viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # a blocked viewer does not count as a viewer
+        ("viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden user's own devices count
     ],
 )
-def test_a_leak_beside_a_crowd_is_found(monkeypatch, name, spoiled, crowds, hiding):
+def test_a_planted_leak_in_paced_delivery_is_found(monkeypatch, name, spoiled, crowds, hiding):
     monkeypatch.setattr(f"herenow.node.delivery.fanout.{name}", spoiled)
     assert beside(crowds, hiding()).differences(TOUR)
 
 
-# --- Nothing is left out ---------------------------------------------------------------------------------------------
+# --- Completeness
 
 
 def test_every_operation_and_every_frame_has_a_case_or_a_reason():
@@ -163,7 +164,7 @@ def test_a_new_endpoint_or_frame_is_noticed():
     ]
 
 
-def test_the_types_of_frames_are_all_there_are_in_the_source():
+def test_the_list_of_frame_types_equals_the_source():
     source = Path(shapes.__file__).read_text(encoding="utf-8")
     written = set(re.findall(r'"type":"([\w.]+)"', source)) | set(re.findall(r'tag="([\w.]+)"', source))
     assert written == SERVER_TYPES
@@ -174,7 +175,7 @@ def tour():
     return Twins(Invisible()).record(TOUR, hides=True)
 
 
-def test_the_tour_sees_every_frame_and_asks_every_case(tour):
+def test_the_tour_covers_every_frame_and_every_case(tour):
     came = b"".join(entry for entries in tour.values() for entry in entries).decode()
     assert set(re.findall(r'"type":"([\w.]+)"', came)) == set(FRAMES)
     asked = {way.removesuffix(" for a service") for _, way in tour}
@@ -182,19 +183,19 @@ def test_the_tour_sees_every_frame_and_asks_every_case(tour):
     assert {("fan", "socket"), ("pal", "stream"), ("pal", "contacts"), ("friend", "stream for a service")} <= {*tour}
 
 
-def test_the_tour_is_a_story_worth_hiding(tour):
-    """Before the moment the target is seen to come, write, type and be busy; else equality would say nothing."""
+def test_the_tour_shows_the_user_before_hiding_and_no_secret_afterwards(tour):
+    """Before hiding, the target connects, writes, types and is busy; otherwise equality would prove nothing."""
     friend = b"\n".join(tour["friend", "socket"])
     for word in (b'"status":"online"', b'"status":"busy"', b'"text":"here"', b'"user_id":"tea","expires_in":6'):
         assert word in friend
     assert b"secret" not in b"".join(entry for entries in tour.values() for entry in entries)
 
 
-def test_the_same_history_is_the_same_record(tour):
+def test_the_same_history_gives_the_same_recording(tour):
     assert Twins(Invisible()).record(TOUR, hides=True) == tour
 
 
-# --- And it can fail -------------------------------------------------------------------------------------------------
+# --- Planted leaks
 
 
 @pytest.mark.parametrize("name", LEAKS)
@@ -216,7 +217,7 @@ def test_a_planted_leak_is_found(name):
 
 
 class Spoiled(Twins):
-    """What was planted in one world is taken back before the next begins."""
+    """Undoes what was planted before the next world begins."""
 
     def __init__(self, hiding, *, make_stage, monkeypatches):
         super().__init__(hiding, make_stage=make_stage)
@@ -234,7 +235,7 @@ def undo(monkeypatches):
         monkeypatches.pop().undo()
 
 
-def test_what_differs_is_said_in_words():
+def test_a_difference_is_described_in_the_error():
     class Loud(Invisible):
         """Does not hide at all."""
 
@@ -245,7 +246,7 @@ def test_what_differs_is_said_in_words():
         Twins(Loud()).check(History(shared=((Connect("d1"), 1),)))
 
 
-def test_who_is_not_hidden_from_is_not_compared():
+def test_viewers_who_may_see_the_user_are_not_compared():
     class FromStrangers(Invisible):
         public = False
 

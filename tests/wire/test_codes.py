@@ -1,4 +1,4 @@
-"""Codes are public: whatever the source says to a peer is in the one table."""
+"""Codes are public: every code the source sends to a peer is in the one table."""
 
 import ast
 from pathlib import Path
@@ -10,11 +10,11 @@ from herenow.wire.codes import CLOSES, CODES, DENIALS, MALFORMED, Close, Where
 
 SOURCE = Path(herenow.__file__).parent
 SPEAKERS = {"ProtocolError": 0, "error_frame": 0, "denied_frame": 1}
-"""Who takes a code, and as which argument."""
+"""Callables that take a code, and the position of that argument."""
 
 
 def codes_said(path):
-    """(line, code) of every literal code in a file; both of `x if … else y`."""
+    """(line, code) of every literal code in a file; both codes of `x if … else y`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -27,7 +27,7 @@ def codes_said(path):
                         yield node.lineno, leaf.value
 
 
-def test_every_code_said_anywhere_in_the_source_is_in_the_table():
+def test_every_error_code_used_in_the_source_is_in_the_table():
     said = [(path, line, code) for path in sorted(SOURCE.rglob("*.py")) for line, code in codes_said(path)]
     assert len(said) > 20, "the scan has gone blind"
     unknown = [f"{path.relative_to(SOURCE)}:{line} {code}" for path, line, code in said if code not in CODES]
@@ -35,7 +35,7 @@ def test_every_code_said_anywhere_in_the_source_is_in_the_table():
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)
-def test_a_code_is_a_plain_word_with_a_sentence_and_an_error_status(code):
+def test_every_code_has_a_lower_case_name_a_sentence_and_an_http_error_status(code):
     assert code.name.replace("_", "").isalpha()
     assert code.name.islower()
     assert code.meaning[0].isupper()
@@ -44,7 +44,7 @@ def test_a_code_is_a_plain_word_with_a_sentence_and_an_error_status(code):
     assert code.where
 
 
-def test_no_code_stands_twice_in_the_table():
+def test_the_table_of_codes_has_no_duplicates():
     rows = ast.parse((SOURCE / "wire" / "codes.py").read_text())
     names = [
         node.args[0].value
@@ -55,20 +55,20 @@ def test_no_code_stands_twice_in_the_table():
     assert len(names) == len(set(names)) == len(CODES)
 
 
-def test_denials_are_those_of_the_contract():
+def test_the_denial_codes_are_the_documented_ones():
     assert {"not_mutual_followers", "too_many_subscriptions", "invalid_user_id"} == DENIALS
 
 
-def test_what_counts_as_malformed_is_said_on_the_websocket():
+def test_the_malformed_codes_are_websocket_codes():
     assert {"bad_json", "unknown_type", "bad_shape", "binary_frame"} == MALFORMED
     assert all(Where.WEBSOCKET in CODES[name].where for name in MALFORMED)
 
 
-def test_only_trouble_on_the_servers_side_and_limits_in_time_are_worth_a_retry():
+def test_only_server_errors_and_rate_limits_are_retryable():
     assert {code.http for code in CODES.values() if code.retry} == {429, 500, 503}
 
 
-def test_close_codes_are_those_of_the_contract():
+def test_the_close_codes_are_the_documented_ones():
     assert set(CLOSES) == {1000, 1001, 1002, 1007, 1009, 1012, 1013, 4400, 4401, 4408, 4409, 4429}
     assert set(CLOSES) == set(Close)
     assert {int(row.code) for row in CLOSES.values() if not row.retry} == {1000, 4400, 4401, 4409}

@@ -1,4 +1,4 @@
-"""Every client frame becomes a command, or is refused with a code; `id` comes along."""
+"""Every client frame becomes a command or is refused with a code; its `id` is kept."""
 
 import json
 
@@ -167,23 +167,23 @@ def understood(frame):
 
 
 @pytest.mark.parametrize(("frame", "command"), ACCEPTED)
-def test_a_frame_becomes_a_command(frame, command):
+def test_a_valid_frame_is_decoded_to_its_command(frame, command):
     assert understood(frame) == command
     assert type(understood(frame)) is type(command)
 
 
-def test_the_table_above_has_every_type():
+def test_the_test_table_has_every_frame_type():
     assert {frame["type"] for frame, _ in ACCEPTED} == TYPES
 
 
 @pytest.mark.parametrize(("frame", "command"), ACCEPTED)
 @pytest.mark.parametrize("frame_id", [7, 0, -1, "", "abc", "é" * 64, 10**63, None])
-def test_the_id_comes_along(frame, command, frame_id):
+def test_the_id_of_a_frame_is_kept(frame, command, frame_id):
     assert understood(frame | {"id": frame_id}).id == frame_id
 
 
 @pytest.mark.parametrize("frame_id", ["x" * 65, 10**64, -(10**63), True, 1.0, [], {}])
-def test_an_id_that_is_too_long_or_of_another_type_is_refused(frame_id):
+def test_a_frame_id_that_is_too_long_or_of_another_type_is_refused(frame_id):
     payload = json.dumps({"type": "presence.bye", "id": frame_id}).encode()
     with pytest.raises(ProtocolError) as refusal:
         decode_frame(payload)
@@ -192,7 +192,7 @@ def test_an_id_that_is_too_long_or_of_another_type_is_refused(frame_id):
 
 
 @pytest.mark.parametrize(("frame", "code"), REFUSED)
-def test_a_frame_that_says_something_impossible_is_refused(frame, code):
+def test_an_invalid_frame_is_refused_with_its_code(frame, code):
     with pytest.raises(ProtocolError) as refusal:
         understood(frame)
     assert refusal.value.code == code
@@ -206,7 +206,7 @@ def test_the_id_of_a_refused_frame_can_be_read(frame, code):
 
 
 @pytest.mark.parametrize("payload", UNREADABLE, ids=lambda payload: repr(payload[:48]))
-def test_bytes_that_are_no_json_or_ambiguous_json_are_refused(payload):
+def test_invalid_or_ambiguous_json_is_refused(payload):
     with pytest.raises(ProtocolError) as refusal:
         decode_frame(payload)
     assert refusal.value.code == "bad_json"
@@ -214,11 +214,11 @@ def test_bytes_that_are_no_json_or_ambiguous_json_are_refused(payload):
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"5", b"{", b"\xff", b"[" * 60_000, b'{"id":NaN}'])
-def test_no_id_is_read_where_there_is_none(payload):
+def test_a_payload_without_an_id_gives_none(payload):
     assert readable_id(payload) is None
 
 
-def test_the_common_payloads_mean_what_decoding_them_gives():
+def test_the_table_of_common_payloads_equals_their_decoding():
     assert b'{"type":"presence.heartbeat"}' in COMMON
     assert b'{"type": "presence.heartbeat"}' in COMMON
     for payload, command in COMMON.items():
@@ -228,11 +228,11 @@ def test_the_common_payloads_mean_what_decoding_them_gives():
     assert all(COMMON[payload] == HeartbeatCommand(activity) for payload, activity in BEATS.items())
 
 
-def test_a_token_is_not_in_the_text_of_its_command():
+def test_the_repr_of_a_refresh_command_hides_the_token():
     assert "secret" not in repr(Refresh(token="secret"))
     assert "secret" not in str(Refresh(token="secret"))
 
 
-def test_what_is_no_json_is_told_in_a_sentence_that_spells_it_right():
+def test_a_json_error_message_spells_json_correctly():
     with pytest.raises(ProtocolError, match=r"This is not JSON that can be read: JSON is malformed: .+\.$"):
         decode_frame(b"not json")

@@ -1,4 +1,4 @@
-"""An id is accepted as it is or refused with a sentence; it is never repaired."""
+"""An id is accepted unchanged or refused with a sentence; it is never corrected."""
 
 import unicodedata
 
@@ -66,7 +66,7 @@ def test_a_string_stays_as_it_is_and_an_integer_becomes_its_decimal_string(value
         -(10**127),
     ],
 )
-def test_what_the_syntax_does_not_allow_is_refused(value):
+def test_an_id_with_forbidden_characters_or_length_is_refused(value):
     with pytest.raises(ProtocolError) as caught:
         parse_id(value)
     assert caught.value.code == "invalid_id"
@@ -78,17 +78,17 @@ def test_only_strings_and_integers_are_ids(value):
         parse_id(value)
 
 
-def test_an_enormous_integer_is_refused_without_being_written_out():
+def test_a_huge_integer_id_is_refused_without_converting_it():
     with pytest.raises(ProtocolError, match="invalid_id"):
         parse_id(10**100_000)
 
 
-def test_a_leading_zero_makes_another_user():
+def test_an_id_with_a_leading_zero_is_a_different_user():
     assert parse_id("01") != parse_id(1)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=140))
-def test_an_accepted_id_is_clean_and_unchanged(text):
+def test_an_accepted_id_is_valid_and_unchanged(text):
     try:
         accepted = parse_id(text)
     except ProtocolError:
@@ -101,14 +101,14 @@ def test_an_accepted_id_is_clean_and_unchanged(text):
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1))
-def test_every_clean_text_that_fits_is_an_id(text):
+def test_every_valid_text_within_the_length_is_an_id(text):
     text = unicodedata.normalize("NFC", text.replace(",", ""))[:30]
     if text and unicodedata.is_normalized("NFC", text):
         assert parse_id(text) == text
 
 
 @pytest.mark.parametrize("ids", [["a"], ["a", "b"], ["a"] * 1000, ["!", "~", "-", "+"], ["x" * 128, "7"]])
-def test_a_list_of_plain_ids_is_seen_in_one_look(ids):
+def test_are_plain_accepts_lists_of_plain_ids(ids):
     assert are_plain(ids)
     assert [parse_id(each) for each in ids] == ids
 
@@ -131,5 +131,5 @@ def test_a_list_of_plain_ids_is_seen_in_one_look(ids):
         ["a\n"],
     ],
 )
-def test_what_is_not_plain_is_looked_at_one_by_one(ids):
+def test_are_plain_rejects_lists_with_other_ids(ids):
     assert not are_plain(ids)

@@ -1,4 +1,4 @@
-"""What a user may choose: each refusal says what is allowed."""
+"""Values a user may choose; each refusal says what is allowed."""
 
 import unicodedata
 
@@ -25,12 +25,12 @@ def refused(parse, *arguments):
 @pytest.mark.parametrize(
     ("word", "mode"), [("auto", Mode.AUTO), ("busy", Mode.BUSY), ("away", Mode.AWAY), ("invisible", Mode.INVISIBLE)]
 )
-def test_modes_are_words(word, mode):
+def test_a_mode_is_parsed_from_its_word(word, mode):
     assert parse_mode(word) is mode
 
 
 @pytest.mark.parametrize("word", ["", "Busy", "online", " busy", None, 1, True, [], {}])
-def test_other_modes_are_refused(word):
+def test_unknown_modes_are_refused(word):
     assert refused(parse_mode, word) == "invalid_mode"
 
 
@@ -45,22 +45,22 @@ def test_other_modes_are_refused(word):
         ("mobile", Platform.MOBILE),
     ],
 )
-def test_an_absent_platform_is_other(word, platform):
+def test_a_platform_is_parsed_and_an_absent_one_is_other(word, platform):
     assert parse_platform(word) is platform
 
 
 @pytest.mark.parametrize("word", ["Web", "ios", 0, False, []])
-def test_other_platforms_are_refused(word):
+def test_unknown_platforms_are_refused(word):
     assert refused(parse_platform, word) == "invalid_platform"
 
 
 @pytest.mark.parametrize(("word", "activity"), [(None, None), ("active", Activity.ACTIVE), ("idle", Activity.IDLE)])
-def test_an_absent_activity_is_a_bare_beat(word, activity):
+def test_an_activity_is_parsed_and_an_absent_one_is_none(word, activity):
     assert parse_activity(word) is activity
 
 
 @pytest.mark.parametrize("word", ["", "away", "ACTIVE", 1, True, {}])
-def test_other_activities_are_refused(word):
+def test_unknown_activities_are_refused(word):
     assert refused(parse_activity, word) == "invalid_activity"
 
 
@@ -84,7 +84,7 @@ def test_other_activities_are_refused(word):
         ({"text": "a", "emoji": "x" * 32}, Custom("a", "x" * 32)),
     ],
 )
-def test_a_custom_status_is_text_emoji_and_an_end(value, custom):
+def test_a_custom_status_is_parsed_from_text_emoji_and_end(value, custom):
     assert parse_custom(value, NOW) == custom
 
 
@@ -122,12 +122,12 @@ def test_a_custom_status_is_text_emoji_and_an_end(value, custom):
         ({"text": "a", "expires_at": 1.5}, "invalid_instant"),
     ],
 )
-def test_other_custom_statuses_are_refused(value, code):
+def test_invalid_custom_statuses_are_refused(value, code):
     assert refused(parse_custom, value, NOW) == code
 
 
 @given(st.text(min_size=1, max_size=100))
-def test_a_text_passes_exactly_when_no_character_is_forbidden(text):
+def test_a_text_is_accepted_exactly_if_it_has_no_forbidden_character(text):
     forbidden = any(
         unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or "\u202a" <= c <= "\u202e" or "\u2066" <= c <= "\u2069"
         for c in text
@@ -139,6 +139,6 @@ def test_a_text_passes_exactly_when_no_character_is_forbidden(text):
         assert forbidden
 
 
-def test_what_the_server_sends_can_be_sent_back():
+def test_a_custom_status_sent_by_the_server_is_accepted_back():
     sent = {"text": "lunch", "emoji": "", "expires_at": None}
     assert parse_custom(sent, NOW) == Custom("lunch")

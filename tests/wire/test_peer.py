@@ -1,4 +1,4 @@
-"""One connection's protocol: malformed frames are answered and counted, refusals only answered."""
+"""The protocol state of one connection: malformed frames are answered and counted, refusals only answered."""
 
 import json
 
@@ -52,18 +52,18 @@ def test_a_valid_frame_gives_a_command(payload):
     assert isinstance(Peer().receive(payload, NOW), Command)
 
 
-def test_a_beat_is_one_shared_value():
+def test_all_plain_heartbeats_share_one_command_object():
     assert Peer().receive(BEAT, NOW) is Peer().receive(b'{"type": "presence.heartbeat"}', NOW + 1)
     assert Peer().receive(BEAT, NOW) == HeartbeatCommand()
 
 
-def test_an_active_beat_says_so_with_and_without_id():
+def test_an_active_heartbeat_keeps_activity_and_id():
     beat = {"type": "presence.heartbeat", "activity_type": "active"}
     assert Peer().receive(json.dumps(beat).encode(), NOW) == HeartbeatCommand(Activity.ACTIVE)
     assert Peer().receive(json.dumps(beat | {"id": 3}).encode(), NOW) == HeartbeatCommand(Activity.ACTIVE, 3)
 
 
-def test_whitespace_and_order_do_not_matter():
+def test_whitespace_and_key_order_of_a_frame_are_ignored():
     assert Peer().receive(b' \n{ "id" : "q" ,\t"type" : "presence.bye" } ', NOW) == Bye(id="q")
 
 
@@ -84,7 +84,7 @@ def test_whitespace_and_order_do_not_matter():
         (b'{"type":"presence.bye","id":"q","x":"\xff"}', "bad_json", None),
     ],
 )
-def test_a_rejection_says_why_and_echoes_the_id_if_it_can_be_read(payload, code, frame_id):
+def test_a_rejection_has_a_code_and_echoes_a_readable_id(payload, code, frame_id):
     frame = answer(Peer().receive(payload, NOW))
     assert frame["code"] == code
     assert frame.get("id") == frame_id
@@ -104,20 +104,20 @@ def test_the_twenty_first_malformed_frame_within_a_minute_closes(payload):
     assert closes == [None] * LIMIT + [4400]
 
 
-def test_twenty_malformed_frames_a_minute_are_forgiven_for_ever():
+def test_twenty_malformed_frames_a_minute_are_always_tolerated():
     peer = Peer()
     step = WINDOW // LIMIT
     assert all(rejected(peer, b"{", NOW + n * step).close is None for n in range(10 * LIMIT))
 
 
-def test_the_window_slides():
+def test_the_window_for_malformed_frames_slides():
     peer = Peer()
     assert all(rejected(peer, b"{", NOW + WINDOW - 1).close is None for _ in range(LIMIT))
     assert rejected(peer, b"{", NOW + 2 * WINDOW - 2).close == 4400
     assert rejected(peer, b"{", NOW + 3 * WINDOW).close is None
 
 
-def test_what_is_said_properly_but_refused_does_not_count():
+def test_a_well_formed_but_refused_frame_does_not_count_as_malformed():
     peer = Peer()
     refused = [
         b'{"type":"presence.set","mode":"online"}',
@@ -139,7 +139,7 @@ def test_an_invalid_target_is_not_a_malformed_frame():
         assert command == Subscribe(invalid=(("null", "invalid_user_id"),), single=True)
 
 
-def test_good_frames_between_bad_ones_do_not_reset_the_count():
+def test_valid_frames_do_not_reset_the_count_of_malformed_ones():
     peer = Peer()
     for _ in range(LIMIT):
         assert rejected(peer, b"{").close is None
@@ -147,14 +147,14 @@ def test_good_frames_between_bad_ones_do_not_reset_the_count():
     assert rejected(peer, b"{").close == 4400
 
 
-def test_peers_count_for_themselves():
+def test_malformed_frames_are_counted_per_peer():
     one, other = Peer(), Peer()
     for _ in range(LIMIT + 1):
         one.receive(b"{", NOW)
     assert rejected(other, b"{").close is None
 
 
-def test_ends_are_measured_from_the_time_of_receipt():
+def test_an_end_is_compared_with_the_time_of_receipt():
     payload = b'{"type":"presence.set","mode":"busy","until":%d}' % (NOW + 5)
     assert isinstance(Peer().receive(payload, NOW), SetPresence)
     assert answer(Peer().receive(payload, NOW + 5))["code"] == "instant_in_past"

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, a connection answers with a command or a proper rejection and never breaks."""
+"""Whatever bytes arrive, a connection answers with a command or a proper rejection and raises no other error."""
 
 import json
 import random
@@ -48,7 +48,7 @@ def test_a_megabyte_of_anything_is_answered():
 
 
 @pytest.mark.parametrize("field", [b"target_user_id", b"target_user_ids", b"custom_status", b"mode", b"unknown"])
-def test_nesting_around_the_depth_that_python_bears_is_answered(field):
+def test_json_nested_near_pythons_recursion_limit_is_answered(field):
     for depth in range(900, 1100):
         for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
             nest = opening * depth + b"1" + closing * depth
@@ -99,7 +99,7 @@ def test_twenty_thousand_mutations_of_valid_frames_are_answered():
         survives(mutated(chance.choice(VALID), chance), peer)
 
 
-# What JSON, ids and texts stumble over, to be thrown in anywhere.
+# Fragments that are difficult for JSON, ids and texts, to insert anywhere.
 PIECES = [
     *(bytes([byte]) for byte in b'"\\{}[],:-0\xff'),
     *(b"null", b"true", b"1e999", b"NaN", b'"type":', b'"id":', b"\\ud800", b"\\u0000", b"\xe2\x80\xae"),

@@ -7,7 +7,7 @@ from herenow.wire.codes import CODES
 from herenow.wire.relation_rows import BadRow, parse_csv, parse_ndjson
 
 
-def test_csv_rows():
+def test_csv_lines_become_rows():
     lines = b"follow,ana,bob\ncontact,ana,eva,1790000000000\ncontact,ana,eva,\nroom,r1,ana\n"
     assert list(parse_csv(lines.splitlines(keepends=True))) == [
         RelationRow("follow", "ana", "bob"),
@@ -17,7 +17,7 @@ def test_csv_rows():
     ]
 
 
-def test_ndjson_rows():
+def test_ndjson_lines_become_rows():
     lines = [
         b'{"kind":"follow","a":1,"b":"2"}\n',
         b'{"kind":"contact","a":"ana","b":"bob","until":"2026-11-01T00:00:00+01:00"}',
@@ -33,7 +33,7 @@ def test_ndjson_rows():
 
 
 @pytest.mark.parametrize("header", [b"kind,a,b", b"kind,a,b,until", b"\xef\xbb\xbfkind,a,b"])
-def test_a_heading_a_byte_order_mark_empty_lines_and_windows_line_ends_are_no_rows(header):
+def test_csv_headings_byte_order_marks_and_empty_lines_are_skipped(header):
     lines = [header + b"\r\n", b"\r\n", b"   \n", b"follow,ana,bob\r\n"]
     assert list(parse_csv(lines)) == [RelationRow("follow", "ana", "bob")]
 
@@ -61,7 +61,7 @@ def test_an_id_may_contain_quotes():
         (b"contact,ana,bob,2026-11-01T00:00:00", "invalid_instant"),
     ],
 )
-def test_a_bad_csv_line_is_an_error_and_the_next_one_is_a_row_again(line, code):
+def test_a_bad_csv_line_does_not_affect_the_next_line(line, code):
     bad, good = list(parse_csv([line, b"follow,ana,bob"]))
     assert isinstance(bad, BadRow)
     assert (bad.line, bad.code) == (1, code)
@@ -85,7 +85,7 @@ def test_a_bad_csv_line_is_an_error_and_the_next_one_is_a_row_again(line, code):
         (b'{"kind":"contact","a":"x","b":"y","until":1.5}', "invalid_instant"),
     ],
 )
-def test_a_bad_json_line_is_an_error_with_its_number(line, code):
+def test_a_bad_json_line_is_reported_with_its_number(line, code):
     _good, bad = list(parse_ndjson([b'{"kind":"follow","a":"x","b":"y"}', line]))
     assert isinstance(bad, BadRow)
     assert (bad.line, bad.code) == (2, code)
@@ -93,7 +93,7 @@ def test_a_bad_json_line_is_an_error_with_its_number(line, code):
 
 
 @pytest.mark.parametrize("code", ["invalid_relation", "invalid_id", "invalid_user_id", "invalid_instant"])
-def test_the_codes_of_bad_rows_are_in_the_table(code):
+def test_the_codes_of_bad_rows_are_in_the_table_of_codes(code):
     assert code in CODES
 
 
@@ -101,6 +101,6 @@ def test_the_codes_of_bad_rows_are_in_the_table(code):
     "line",
     [b'{"kind":"follow","a":"ana","a":"eva","b":"bob"}', b'{"kind":"follow","a":"ana","\\u0061":"eva","b":"bob"}'],
 )
-def test_a_row_that_could_be_read_in_two_ways_is_refused(line):
+def test_a_row_with_a_repeated_key_is_refused(line):
     [row] = parse_ndjson([line])
     assert row == BadRow(1, "invalid_relation", "A key is repeated in the line.")

@@ -1,4 +1,4 @@
-"""What leaves is correct JSON in the shape of the contract, for any id and text."""
+"""Outgoing frames are valid JSON in the documented shape, for any id and text."""
 
 import msgspec
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from herenow.core.model import NOBODY_HERE, Bucket, Custom, Device, Mode, OwnView, Platform, Status, View
 from herenow.wire import shapes
 
-ODD = 'a"b\\c/é😀\u2028<>&'  # everything that a careless encoder gets wrong
+ODD = 'a"b\\c/é😀\u2028<>&'  # characters that a careless encoder gets wrong
 HERE = View(Status.ONLINE, since=1, platforms=(Platform.WEB,))
 
 read = msgspec.json.decode
@@ -18,13 +18,13 @@ def closed(body):
     return read(shapes.with_as_of(body, 9))
 
 
-def test_a_body_is_left_open_and_ordered():
+def test_a_status_body_has_ordered_fields_and_no_closing_brace():
     assert shapes.status_body("a", HERE) == (
         b'{"user_id":"a","status":"online","since":1,"last_seen":null,"custom_status":null,"platforms":["web"]'
     )
 
 
-def test_optional_fields_come_last_in_their_order():
+def test_optional_fields_of_a_status_body_come_last():
     body = shapes.with_delivery(shapes.status_body("a", View(bucket=Bucket.RECENTLY), stale=True), "paced")
     assert body.endswith(b'"platforms":[],"last_seen_bucket":"recently","stale":true,"delivery":"paced"')
 
@@ -57,7 +57,7 @@ def test_optional_fields_come_last_in_their_order():
     ],
 )
 @pytest.mark.parametrize("user", ["a", ODD])
-def test_a_status_in_each_of_its_frames(user, view, options, expected):
+def test_a_status_has_the_same_fields_in_every_frame(user, view, options, expected):
     empty: dict[str, object] = {
         "status": "offline",
         "since": None,
@@ -74,7 +74,7 @@ def test_a_status_in_each_of_its_frames(user, view, options, expected):
         assert read(several) == {"type": "presence.statuses", "statuses": [shape]}
 
 
-def test_equal_views_have_equal_bodies_and_different_ones_do_not():
+def test_bodies_are_equal_exactly_for_equal_views():
     assert shapes.status_body("a", HERE) == shapes.status_body("a", View(Status.ONLINE, 1, platforms=(Platform.WEB,)))
     bodies = {
         shapes.status_body("a", HERE),
@@ -98,14 +98,14 @@ def test_several_statuses_keep_their_order(count, frame_id):
     assert ("id" in frame) == (frame_id is not None)
 
 
-def test_statuses_may_each_have_their_own_moment():
+def test_statuses_of_one_frame_may_have_different_as_of():
     statuses = [shapes.with_as_of(shapes.status_body(f"u{n}", HERE), n) for n in range(3)]
     frame = read(shapes.closed_statuses_frame(statuses, "q"))
     assert [status["as_of"] for status in frame["statuses"]] == [0, 1, 2]
     assert frame["id"] == "q"
 
 
-def test_the_users_own_presence():
+def test_a_self_body_has_status_mode_text_and_devices():
     devices = (Device("d1", Platform.WEB, True, 3), Device(ODD, Platform.OTHER, False, 4))
     body = shapes.self_body(OwnView(Status.BUSY, Mode.INVISIBLE, 8, Custom("x", "", 7), devices))
     shape = {
@@ -122,7 +122,7 @@ def test_the_users_own_presence():
     assert read(shapes.self_frame(body)) == {"type": "presence.self", **shape}
 
 
-def test_the_users_own_presence_when_nothing_is_chosen():
+def test_a_self_body_without_choices_has_nulls():
     body = shapes.self_body(OwnView(Status.OFFLINE, Mode.AUTO, None, None, ()))
     assert read(body) == {"status": "offline", "mode": "auto", "until": None, "custom_status": None, "devices": []}
 
@@ -130,7 +130,7 @@ def test_the_users_own_presence_when_nothing_is_chosen():
 @pytest.mark.parametrize(
     ("seconds", "text"), [(30, b"30"), (30.0, b"30"), (0.25, b"0.25"), (2.5, b"2.5"), (86400.0, b"86400")]
 )
-def test_a_welcome_says_durations_in_seconds_whole_when_they_are(seconds, text):
+def test_a_welcome_frame_has_durations_in_seconds(seconds, text):
     frame = shapes.welcome_frame(
         user_id=ODD,
         device_id="d",
@@ -183,7 +183,7 @@ def test_a_welcome_says_durations_in_seconds_whole_when_they_are(seconds, text):
     ],
 )
 @pytest.mark.parametrize("frame_id", [0, 7, "", ODD, 10**63])
-def test_answers_echo_the_id_and_leave_it_out_when_there_is_none(encode, expected, frame_id):
+def test_answers_echo_the_frame_id_or_omit_it(encode, expected, frame_id):
     assert read(encode()) == expected
     assert read(encode(id=None)) == expected
     assert read(encode(id=frame_id)) == {**expected, "id": frame_id}
@@ -192,7 +192,7 @@ def test_answers_echo_the_id_and_leave_it_out_when_there_is_none(encode, expecte
 @pytest.mark.parametrize(
     ("where", "expires_in"), [({"to": ODD}, 6), ({"room": "r"}, 6.0), ({"room": "r"}, 0), ({"to": "b"}, 2.5)]
 )
-def test_typing_names_a_user_or_a_room(where, expires_in):
+def test_a_typing_frame_names_a_user_or_a_room(where, expires_in):
     frame = shapes.typing_frame("a", expires_in=expires_in, **where)
     assert read(frame) == {"type": "presence.typing", "user_id": "a", "expires_in": expires_in, **where}
 
@@ -202,7 +202,7 @@ def test_typing_names_a_user_or_a_room(where, expires_in):
     st.text(st.characters(exclude_categories=["Cs"])),
     st.integers(0, 2**53),
 )
-def test_any_id_and_text_survive_the_way(user, text, as_of):
+def test_any_id_and_text_round_trip_through_frames(user, text, as_of):
     body = shapes.status_body(user, View(Status.ONLINE, 1, None, Custom(text, text, None)))
     frame = read(shapes.statuses_frame([body, body], as_of, user))
     assert frame["id"] == user

@@ -1,4 +1,4 @@
-"""A worker that starts in a moment and does as the file `behaviour` in its folder says, with nothing but Python itself.
+"""A worker that starts fast, uses only the standard library, and behaves as the file `behaviour` in its folder says.
 
 python -S fake_worker.py FOLDER DESCRIPTOR
 """
@@ -79,6 +79,6 @@ while True:
     if (folder / f"ask-{os.getpid()}").exists():
         (folder / f"ask-{os.getpid()}").unlink()
         send(type="question", number=7)
-    with suppress(BrokenPipeError):  # it is found out above
+    with suppress(BrokenPipeError):  # the supervisor notices it
         send(type="alive")
     time.sleep(0)

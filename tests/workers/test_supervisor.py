@@ -1,4 +1,4 @@
-"""A supervisor with processes that do as they are told, and some that do not."""
+"""A supervisor with fake workers that behave as configured."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 
 class Rig:
-    """A supervisor, and what its workers noted down."""
+    """A supervisor, and the notes of its workers."""
 
     def __init__(self, folder, *, workers=2, hung_after=60.0):
         self.folder = folder
@@ -46,7 +46,7 @@ class Rig:
         self.announced += 1
 
     def behave(self, how):
-        """Those that are started from now on."""
+        """For workers started from now on."""
         (self.folder / "behaviour").write_text(how)
 
     def noted(self, word):
@@ -93,7 +93,7 @@ async def supervised(folder, **how):
 
 @contextmanager
 def no_descriptor_left():
-    """What is open stays so."""
+    """Open descriptors stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -110,7 +110,7 @@ def alive(pid):
     return True
 
 
-async def test_all_are_started_each_knows_its_place_and_it_is_said_once_when_all_are_ready(rig):
+async def test_all_workers_start_with_their_number_and_readiness_is_announced_once(rig):
     pids = await rig.up()
     assert len(pids) == 2
     await rig.until(lambda: len(rig.noted("place")) == 2)
@@ -120,7 +120,7 @@ async def test_all_are_started_each_knows_its_place_and_it_is_said_once_when_all
     assert sorted(map(int, rig.noted("end"))) == sorted(pids)
 
 
-async def test_who_is_killed_is_started_again_and_the_others_are_told_its_epochs(rig):
+async def test_a_killed_worker_is_restarted_and_the_others_receive_its_epochs(rig):
     pids = await rig.up()
     os.kill(pids[0], signal.SIGKILL)
     await rig.until(lambda: len(rig.noted("start")) == 3)
@@ -130,7 +130,7 @@ async def test_who_is_killed_is_started_again_and_the_others_are_told_its_epochs
     assert rig.announced == 1
 
 
-async def test_when_all_were_killed_the_first_that_is_ready_again_is_told_of_all(tmp_path):
+async def test_after_all_workers_were_killed_the_first_ready_one_receives_all_dead_epochs(tmp_path):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         rig.behave("slow")
@@ -145,7 +145,7 @@ async def test_when_all_were_killed_the_first_that_is_ready_again_is_told_of_all
         assert {f"epoch-{pid}" for pid in pids} <= set(told)
 
 
-async def test_one_that_dies_at_once_again_and_again_ends_the_whole_with_a_sentence(tmp_path):
+async def test_a_worker_that_keeps_dying_at_once_ends_the_supervisor_with_an_explanation(tmp_path):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         rig.behave("exit 3")
@@ -158,7 +158,7 @@ async def test_one_that_dies_at_once_again_and_again_ends_the_whole_with_a_sente
         assert rig.noted("end") == [str(pids[0])]  # in order
 
 
-async def test_settings_that_have_become_wrong_end_it_as_wrong_settings_do(tmp_path):
+async def test_settings_that_became_wrong_end_the_supervisor_with_a_configuration_error(tmp_path):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         rig.behave("exit 2")
@@ -167,7 +167,7 @@ async def test_settings_that_have_become_wrong_end_it_as_wrong_settings_do(tmp_p
             await asyncio.wait_for(rig.running, PATIENCE)
 
 
-async def test_one_that_cannot_start_for_want_of_a_service_is_tried_for_ever_while_others_live(rig):
+async def test_a_worker_that_lacks_a_service_is_retried_while_other_workers_live(rig):
     pids = await rig.up()
     rig.behave(f"exit {AWAY}")
     os.kill(pids[0], signal.SIGKILL)
@@ -178,7 +178,7 @@ async def test_one_that_cannot_start_for_want_of_a_service_is_tried_for_ever_whi
     assert alive(pids[1])
 
 
-async def test_when_none_is_left_a_service_that_is_away_ends_it(tmp_path):
+async def test_without_a_live_worker_a_missing_service_ends_the_supervisor(tmp_path):
     async with supervised(tmp_path, workers=2) as rig:
         pids = await rig.up()
         rig.behave(f"exit {AWAY}")
@@ -188,7 +188,7 @@ async def test_when_none_is_left_a_service_that_is_away_ends_it(tmp_path):
             await asyncio.wait_for(rig.running, PATIENCE)
 
 
-async def test_one_that_the_system_does_not_start_is_tried_again_until_it_does_and_each_try_is_said(rig):
+async def test_a_worker_that_cannot_be_spawned_is_retried_and_every_try_is_logged(rig):
     pids = await rig.up()
     with no_descriptor_left():
         os.kill(pids[0], signal.SIGKILL)
@@ -203,7 +203,7 @@ async def test_one_that_the_system_does_not_start_is_tried_again_until_it_does_a
     assert await rig.end() == 0
 
 
-async def test_a_replacement_that_the_system_does_not_start_is_tried_again_and_the_old_one_stays_until_then(rig):
+async def test_an_old_worker_stays_while_its_replacement_cannot_be_spawned(rig):
     pids = await rig.up()
     rig.program.unlink()
     rig.supervisor.replace_all()
@@ -214,8 +214,8 @@ async def test_a_replacement_that_the_system_does_not_start_is_tried_again_and_t
     assert sorted(map(int, rig.noted("leave"))) == sorted(pids)
 
 
-async def test_one_that_dies_while_it_is_being_replaced_leaves_its_place_to_one_other_only(rig):
-    """Both who keeps the place and who replaces wait for the system; whoever is second takes nobody's place."""
+async def test_a_worker_that_dies_while_being_replaced_gets_only_one_successor(rig):
+    """The restarting task and the replacing task both wait; the second one must start no additional worker."""
     pids = await rig.up()
     rig.program.unlink()
     rig.supervisor.replace_all()
@@ -229,14 +229,14 @@ async def test_one_that_dies_while_it_is_being_replaced_leaves_its_place_to_one_
     assert await rig.end() == 0
 
 
-async def test_a_first_that_the_system_does_not_start_is_said_in_a_sentence(tmp_path):
+async def test_a_first_worker_that_cannot_be_spawned_ends_the_start_with_an_explanation(tmp_path):
     rig = Rig(tmp_path)
     rig.program.unlink()
     with pytest.raises(GivenUp, match=r"Worker 1 could not be started: .*No such file or directory.*\.$"):
         await asyncio.wait_for(rig.supervisor.run(), PATIENCE)
 
 
-async def test_a_supervisor_of_which_a_part_fails_says_so_and_ends_instead_of_keeping_fewer(tmp_path, monkeypatch):
+async def test_an_internal_error_ends_the_supervisor_instead_of_running_fewer_workers(tmp_path, monkeypatch):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         monkeypatch.setattr(rig.supervisor, "_pause", lambda *_: 1 / 0)
@@ -248,7 +248,7 @@ async def test_a_supervisor_of_which_a_part_fails_says_so_and_ends_instead_of_ke
         assert not alive(pids[1])
 
 
-async def test_a_supervisor_that_fails_to_hear_a_worker_says_so_and_ends_all(tmp_path, monkeypatch):
+async def test_an_error_while_reading_from_a_worker_ends_the_supervisor(tmp_path, monkeypatch):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         monkeypatch.setattr(rig.supervisor, "_collect_reports", lambda *_: 1 / 0)
@@ -258,7 +258,7 @@ async def test_a_supervisor_that_fails_to_hear_a_worker_says_so_and_ends_all(tmp
         assert not any(map(alive, pids))
 
 
-async def test_who_cannot_be_told_that_all_are_ready_ends_nobody(tmp_path):
+async def test_a_failing_ready_callback_does_not_end_the_workers(tmp_path):
     async with supervised(tmp_path) as rig:
         rig.supervisor._on_ready = lambda: os.write(-1, b"ready")
         await rig.until(lambda: rig.logged("workers.unannounced"))
@@ -267,7 +267,7 @@ async def test_who_cannot_be_told_that_all_are_ready_ends_nobody(tmp_path):
 
 
 @pytest.mark.parametrize(("how", "code"), [("exit 2", 2), ("exit 1", 1), (f"exit {AWAY}", 1)])
-async def test_if_the_first_does_not_start_no_other_is_tried(tmp_path, how, code):
+async def test_if_the_first_worker_does_not_start_no_other_is_started(tmp_path, how, code):
     rig = Rig(tmp_path)
     rig.behave(how)
     assert await asyncio.wait_for(rig.supervisor.run(), PATIENCE) == code
@@ -275,14 +275,14 @@ async def test_if_the_first_does_not_start_no_other_is_tried(tmp_path, how, code
     assert rig.announced == 0
 
 
-async def test_a_first_that_is_killed_before_it_is_ready_is_named(tmp_path):
+async def test_a_first_worker_killed_before_it_is_ready_is_reported(tmp_path):
     rig = Rig(tmp_path)
     rig.behave("crash")
     with pytest.raises(GivenUp, match="Worker 1 ended before it was ready, with signal SIGKILL"):
         await asyncio.wait_for(rig.supervisor.run(), PATIENCE)
 
 
-async def test_one_whose_loop_does_not_turn_is_killed_and_replaced(tmp_path, monkeypatch):
+async def test_a_worker_whose_event_loop_hangs_is_killed_and_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(supervising, "CHECK_EVERY", 0.05)
     async with supervised(tmp_path, hung_after=1.0) as rig:
         pids = await rig.up()
@@ -292,7 +292,7 @@ async def test_one_whose_loop_does_not_turn_is_killed_and_replaced(tmp_path, mon
         assert not alive(pids[1])
 
 
-async def test_replacing_starts_the_new_one_first_and_ends_the_old_one_in_order(rig):
+async def test_replacing_starts_each_new_worker_before_it_ends_the_old_one(rig):
     pids = await rig.up()
     rig.supervisor.replace_all()
     await rig.until(lambda: len(rig.noted("leave")) == 2)
@@ -307,7 +307,7 @@ async def test_replacing_starts_the_new_one_first_and_ends_the_old_one_in_order(
     assert await rig.end() == 0
 
 
-async def test_if_the_new_one_does_not_start_the_old_ones_stay(rig):
+async def test_if_a_replacement_does_not_start_the_old_workers_stay(rig):
     pids = await rig.up()
     rig.behave("exit 2")
     rig.supervisor.replace_all()
@@ -319,7 +319,7 @@ async def test_if_the_new_one_does_not_start_the_old_ones_stay(rig):
     await rig.until(lambda: len(rig.noted("leave")) == 2)
 
 
-async def test_who_does_not_end_when_told_is_killed_in_the_end(tmp_path, monkeypatch):
+async def test_a_worker_that_does_not_stop_is_killed_after_a_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr(supervising, "STOPPING", 0.3)
     rig = Rig(tmp_path)
     rig.behave("stubborn")
@@ -331,7 +331,7 @@ async def test_who_does_not_end_when_told_is_killed_in_the_end(tmp_path, monkeyp
     assert not any(map(alive, pids))
 
 
-async def test_one_can_ask_what_all_say_of_themselves(rig):
+async def test_a_worker_can_request_the_reports_of_all_workers(rig):
     pids = await rig.up()
     (rig.folder / f"ask-{pids[1]}").touch()
     await rig.until(lambda: rig.noted("answer"))
@@ -340,7 +340,7 @@ async def test_one_can_ask_what_all_say_of_themselves(rig):
     assert sorted(int(body) for _, _, body in told) == sorted(pids)
 
 
-async def test_of_one_that_does_not_answer_it_is_said_that_it_does_not(tmp_path, monkeypatch):
+async def test_a_worker_that_does_not_answer_has_an_empty_report(tmp_path, monkeypatch):
     monkeypatch.setattr(supervising, "ANSWER", 0.2)
     async with supervised(tmp_path) as rig:
         pids = await rig.up()

@@ -1,8 +1,8 @@
-"""Presence with Django Channels: a consumer, a group per person, channels_redis between them.
+"""Presence with Django Channels: a consumer, a group per user, channels_redis between them.
 
-Run by daphne or uvicorn in the benchmark's cache of peers. A subscription is a `group_add` for each person watched, a
-change a `group_send` to the group of who changed, as the documentation of Channels has it. Bulk reads are an async view
-that loops over GETs.
+Run by daphne or uvicorn in the benchmark's cache of peers. A subscription is a `group_add` for each target, a change a
+`group_send` to the group of the changed user, as in the documentation of Channels. Bulk reads are an async view that
+loops over GETs.
 """
 
 import json
@@ -22,7 +22,8 @@ settings.configure(
     CHANNEL_LAYERS={
         "default": {
             "BACKEND": os.environ["PEER_LAYER"],
-            # redis-py waits 5 s for an answer and channels_redis asks it to wait as long: at rest it would fall over.
+            # redis-py waits 5 s for an answer, and channels_redis blocks in Redis for as long: an idle connection would
+            # time out.
             "CONFIG": {"hosts": [os.environ["PEER_REDIS"] + "?socket_timeout=60"]},
         }
     },

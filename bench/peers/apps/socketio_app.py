@@ -1,4 +1,4 @@
-"""Presence with Socket.IO: a room per person, on one process, under uvicorn in the benchmark's cache of peers."""
+"""Presence with Socket.IO: a room per user, in one process, under uvicorn in the benchmark's cache of peers."""
 
 import os
 import time

@@ -1,7 +1,7 @@
-"""Presence as one would write it with Starlette in an afternoon: one process, who watches whom in a dictionary.
+"""A simple presence server with Starlette: one process, with the viewers of each user in a dictionary.
 
-Run by uvicorn in the benchmark's cache of peers, not by herenow's interpreter. It checks a token, takes heartbeats,
-subscriptions and changes, and answers bulk reads from Redis, one GET per person (or one MGET for all).
+Run by uvicorn in the benchmark's cache of peers, not by herenow's interpreter. It checks a token, accepts heartbeats,
+subscriptions and changes, and answers bulk reads from Redis, one GET per user (or one MGET for all).
 """
 
 import json

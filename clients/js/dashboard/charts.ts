@@ -1,8 +1,6 @@
 /**
- * Lines over time, drawn by uPlot. Knows colours and axes; what the lines mean is given.
- *
- * The right edge is now, whether or not something is known of it: when the server is away the lines stop and move on to the
- * left, and nothing looks live that is not.
+ * Line charts over time, drawn by uPlot. The right edge is always the current time: without data from the server the lines
+ * end and move to the left, so that old data does not look live.
  */
 import uPlot from "/dashboard/uplot.js";
 
@@ -14,7 +12,7 @@ import { clock, short } from "./words.js";
 export interface Line {
   key: Key;
   label: string;
-  /** A variable of the style sheet. */
+  /** The name of a CSS variable. */
   colour: string;
   dash?: number[];
 }
@@ -23,7 +21,7 @@ export interface Kind {
   id: string;
   lines: Line[];
   say: (value: number | null) => string;
-  /** What the axis shows at the least, so that noise does not look like a storm. */
+  /** The smallest maximum of the y axis, so that noise does not fill the chart. */
   least: number;
   scale?: number;
 }
@@ -51,7 +49,7 @@ export class Chart {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.plot.redraw(false, true));
   }
 
-  /** `now` in epoch milliseconds, `span` in milliseconds. */
+  /** `now` is in epoch milliseconds, `span` in milliseconds. */
   draw(points: readonly Point[], now: number, span: number): void {
     const [times, ...values] = columns(points, this.kind.lines.map((line) => line.key));
     this.plot.setData([times, ...values.map((column) => this.scaled(column))], false);
@@ -100,7 +98,7 @@ export class Chart {
     };
   }
 
-  /** Where the pointer is, the legend says what was. */
+  /** Show the values at the pointer in the legend; without a pointer, the last ones. */
   private point(index: number | null | undefined): void {
     const data = this.plot.data;
     const shown = index ?? data[0].length - 1;

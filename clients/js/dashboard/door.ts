@@ -1,4 +1,4 @@
-/** The token that opens the figures: kept by this tab while it is open, where the browser allows that, and nowhere else. */
+/** The operator's token, kept in `sessionStorage` of this tab; where that is forbidden, in memory. */
 const KEY = "herenow-operator";
 
 export class Door {
@@ -17,7 +17,7 @@ export class Door {
     try {
       sessionStorage.setItem(KEY, token);
     } catch {
-      // then it is kept until the page is left
+      // storage is forbidden: the token stays in memory
     }
   }
 
@@ -26,12 +26,12 @@ export class Door {
     try {
       sessionStorage.removeItem(KEY);
     } catch {
-      // nothing was kept
+      // storage is forbidden: nothing was stored
     }
   }
 }
 
-/** Why it did not open, for who tried. */
+/** The sentence to show for an error code that refused the token. */
 export function refusal(code: string): string {
   switch (code) {
     case "forbidden":

@@ -1,4 +1,4 @@
-/** Elements by name, and new ones. Whatever a server said becomes text, never markup. */
+/** Helpers to find and create elements. Text from the server never becomes markup. */
 export function at<T extends HTMLElement = HTMLElement>(id: string): T {
   return document.getElementById(id) as T;
 }
@@ -9,12 +9,12 @@ export function make<K extends keyof HTMLElementTagNameMap>(tag: K, given: Parti
   return element;
 }
 
-/** Only what differs is touched: a screen reader should not read the same line again. */
+/** Set the text only if it differs, so that screen readers do not repeat it. */
 export function say(element: HTMLElement, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** The rows of a table, or one line that says why there are none. A cell is text, or an element. */
+/** Replace the rows of a table; without rows, show the text `none`. A cell is text or an element. */
 export function fill(body: HTMLElement, rows: (string | Node)[][], none: string): void {
   const made = rows.map((cells) => make("tr", {}, ...cells.map((cell, index) => make(index ? "td" : "th", index ? {} : { scope: "row" }, cell))));
   const columns = body.closest("table")!.querySelectorAll("thead th").length;

@@ -1,4 +1,4 @@
-/** Numbers and tables of one answer. What is wrong stands first, in words. */
+/** Shows one stats response: problems first, then numbers and tables. */
 import { at, fill, make, say } from "./elements.js";
 import type { Member, Process, Stats } from "./stats.js";
 import { count, duration, many, rate } from "./words.js";
@@ -15,7 +15,7 @@ export function show(stats: Stats): void {
   say(at("about"), `herenow ${stats.version} · ${stats.workers === 1 ? "1 process" : `${count(stats.workers)} processes`}`);
 }
 
-/** For who hears the page: said again only when it changes. */
+/** The list of problems. It is replaced only if it changed, so that screen readers do not repeat it. */
 function troubles(stats: Stats): void {
   const told = stats.degraded.map((each) => ({ detail: each.detail, fix: each.fix }));
   if (stats.draining) told.unshift({ detail: "The node is draining: its clients are sent elsewhere.", fix: "" });

@@ -1,7 +1,7 @@
 /**
- * The dashboard: asks every two seconds how the server is, draws it, and says so when there is no answer.
+ * The dashboard: requests the server's stats every two seconds and shows them, or a banner if there is no response.
  *
- * While nobody looks at the page it does not ask; what happened meanwhile the server still knows for five minutes.
+ * A hidden page sends no requests; the server keeps the history of the last five minutes for it.
  */
 import { Chart, type Kind } from "./charts.js";
 import { Door, refusal } from "./door.js";
@@ -61,7 +61,7 @@ let heard: { now: number; at: number } | null = null;
 let span = 5 * 60_000;
 let asking = false;
 
-/** The server's time, as far as it is known. */
+/** The server's time in epoch ms; the local time before the first response. */
 function now(): number {
   return heard === null ? Date.now() : heard.now + (performance.now() - heard.at);
 }
@@ -105,7 +105,7 @@ function draw(): void {
   for (const chart of charts) chart.draw(points, now(), span);
 }
 
-// --- The door
+// --- The operator's token
 
 function lock(code: string): void {
   const why = door.token === null ? "" : refusal(code);
@@ -116,7 +116,7 @@ function lock(code: string): void {
   at("token").focus();
 }
 
-/** Nothing of what was shown stays for who comes next. */
+/** Remove all shown data, so that the next person at this page does not see it. */
 function forget(): void {
   points = [];
   heard = null;

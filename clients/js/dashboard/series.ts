@@ -1,30 +1,29 @@
 /**
- * What is drawn: points in the order of time, as columns. Pure.
+ * The data of the charts: points in time order, as columns. Pure.
  *
- * Where nothing is known nothing is drawn: between points that are further apart than two steps stands a point without
- * values, so that a line breaks instead of pretending.
+ * Between points more than two steps apart a point without values is inserted, so that the line has a gap there.
  */
 import type { Point } from "./stats.js";
 
-export const STEP = 2_000; // milliseconds that a point is about
+export const STEP = 2_000; // milliseconds that one point covers
 export const KEPT = 900; // points: half an hour
 
 export type Key = Exclude<keyof Point, "at">;
 export type Column = (number | null)[];
 
-/** The newest of each moment, no more than are kept. A server that was set back in time begins anew. */
+/** Append `fresh` to `known`, replacing points of the same time or later; keeps the last `KEPT` points. */
 export function merged(known: readonly Point[], fresh: readonly Point[]): Point[] {
   const first = fresh[0];
   if (first === undefined) return [...known];
   return [...known.filter((point) => point.at < first.at), ...fresh].slice(-KEPT);
 }
 
-/** When the last known one was; 0: none is. */
+/** The time of the last point in epoch ms; 0 if there is none. */
 export function last(points: readonly Point[]): number {
   return points.at(-1)?.at ?? 0;
 }
 
-/** Seconds, then one column for each key. */
+/** The times in epoch seconds, then one column for each key. */
 export function columns(points: readonly Point[], keys: readonly Key[]): [number[], ...Column[]] {
   const times: number[] = [];
   const values: Column[] = keys.map(() => []);

@@ -1,4 +1,4 @@
-/** What `GET /api/v1/stats` answers, as far as it is shown here; and the question itself. */
+/** The request `GET /api/v1/stats`, and the fields of its response that the dashboard shows. */
 export interface Point {
   at: number;
   connections: number;
@@ -66,7 +66,7 @@ export interface Stats {
   history: Point[];
 }
 
-/** No numbers: `away`, it does not answer or cannot; `token`, it wants another one. */
+/** There are no stats: `away` if the server does not respond or has an error, `token` if it refuses the token. */
 export class NoAnswer extends Error {
   constructor(
     readonly why: "away" | "token",

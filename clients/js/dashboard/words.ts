@@ -1,11 +1,11 @@
-/** Numbers and times as people read them. Pure. */
+/** Formats numbers and times. Pure. */
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export function count(value: number): string {
   return whole.format(value).replaceAll(",", "\u202f");
 }
 
-/** On an axis there is little room. */
+/** A short number for an axis: 12k, 1.5M. */
 export function short(value: number): string {
   if (Math.abs(value) < 10_000) return String(+value.toFixed(1));
   return value < 1_000_000 ? `${+(value / 1_000).toFixed(1)}k` : `${+(value / 1_000_000).toFixed(1)}M`;

@@ -1,9 +1,9 @@
-/** What to say about the connection, if anything; and what can be done about it. */
+/** The banner's text for a connection state, if it needs one. */
 import type { State } from "../src/types.js";
 
 export interface Notice {
   text: string;
-  /** The word on a button that connects again. */
+  /** The label of a button that reconnects. */
   act?: string;
 }
 

@@ -1,4 +1,4 @@
-/** Elements by name, and new ones. Whatever a person typed becomes text, never markup. */
+/** Helpers to find and create elements. Text from users never becomes markup. */
 import { hue, name } from "./words.js";
 
 export function at<T extends HTMLElement = HTMLElement>(id: string): T {
@@ -11,12 +11,12 @@ export function make<K extends keyof HTMLElementTagNameMap>(tag: K, given: Parti
   return element;
 }
 
-/** Only what differs is touched: a screen reader should not read the same line again. */
+/** Set the text only if it differs, so that screen readers do not repeat it. */
 export function say(element: HTMLElement, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** A letter on a colour of its own, with the dot of that person if `dot`. */
+/** Show the user's avatar: the first letter on the user's colour, with the presence dot if `dot`. */
 export function dress(face: HTMLElement, user: string, dot = true): void {
   if (face.dataset.user === user) return;
   face.dataset.user = user;

@@ -1,7 +1,4 @@
-/**
- * The demo: choose who you are, see the others. Built on the SDK alone; where a sentence is needed `words` makes it,
- * this module decides what is painted when.
- */
+/** The demo: choose a user and see the others. It uses only the SDK. `words` makes the texts, this module paints them. */
 import { Herenow } from "/sdk/herenow.js";
 import { defineGreenDot } from "/sdk/green-dot.js";
 import { Rest } from "/sdk/rest.js";
@@ -15,14 +12,14 @@ const PEOPLE = ["ana", "bo", "chen", "dara"];
 const LOBBY = "#lobby";
 const ROOM = "lobby";
 const EMOJIS = ["💬", "🍜", "🎧", "🚲", "🌴", "🤒"];
-const TICK = 10_000; // ms between two looks at "5 min ago"
+const TICK = 10_000; // ms between two updates of texts like "5 min ago"
 
 const asked = new URLSearchParams(location.hash.slice(1));
 const user = asked.get("user");
 addEventListener("hashchange", () => location.reload());
 user ? begin(user) : choose();
 
-/** The link to this page as somebody else; a key that came with it is handed on. */
+/** The link to this page as another user; it keeps the key of the demo. */
 function link(person?: string): string {
   const next = new URLSearchParams();
   if (person) next.set("user", person);
@@ -40,7 +37,7 @@ function choose(): void {
   }
 }
 
-/** As an application would: its own back end says who somebody is. */
+/** Request a token, as an application does from its own back end. */
 async function fetchToken(person: string): Promise<string> {
   const key = asked.get("key");
   const answer = await fetch(`/demo/token/${encodeURIComponent(person)}`, key ? { headers: { "x-demo-key": key } } : {});
@@ -165,7 +162,7 @@ function begin(user: string): void {
     at<HTMLInputElement>("text").placeholder = talk === LOBBY ? "Say something to everybody" : `Say something to ${name(talk)}`;
   }
 
-  /** Alone? Then how to have company. */
+  /** If no other user is online, show how to open a second tab. */
   function paintHint(): void {
     const company = [...people.values()].some((person) => person.user !== user && person.status !== "offline");
     const next = PEOPLE.find((each) => each !== user && people.has(each));
@@ -216,7 +213,7 @@ function begin(user: string): void {
     return item;
   }
 
-  // Doing
+  // Actions
 
   function open(where: string, look: boolean): void {
     if (talk !== where) quiet();
@@ -225,12 +222,12 @@ function begin(user: string): void {
     if (look) at("app").dataset.view = "talk";
     paint();
     paintMessages();
-    if (look && matchMedia("(hover: hover)").matches) at("text").focus(); // elsewhere a keyboard would jump up
+    if (look && matchMedia("(hover: hover)").matches) at("text").focus(); // on touch devices a keyboard would open
   }
 
   const place = () => (talk === LOBBY ? { room: ROOM } : { to: talk });
 
-  /** Whatever stands in the line is not sent to where we leave. */
+  /** Clear the input and report the end of typing in this conversation. */
   function quiet(): void {
     const text = at<HTMLInputElement>("text");
     if (!text.value) return;
@@ -250,7 +247,7 @@ function begin(user: string): void {
       paintMessages();
     };
     at("back").onclick = back;
-    // Braces: a handler that answers with false would swallow the key.
+    // Braces, because a handler that returns false would cancel the key.
     at("talk").onkeydown = ({ key }) => {
       if (key === "Escape") back();
     };
@@ -285,7 +282,7 @@ function begin(user: string): void {
       paint();
       paintMessages();
     } catch {
-      // Asked again with the next connection.
+      // the next connection reads them again
     }
   }
 
@@ -296,7 +293,7 @@ function begin(user: string): void {
     };
     at("modes").onkeydown = (event) => {
       const next = step(event, at("modes"), "button");
-      next?.click(); // as with radio buttons: to move is to choose
+      next?.click(); // as with radio buttons, moving the focus selects
     };
   }
 
@@ -332,7 +329,7 @@ function begin(user: string): void {
       const { mode = "auto" } = here.me.get() ?? {};
       const end = until.value ? Date.now() + skew + Number(until.value) * 60_000 : null;
       try {
-        // A mode that is not automatic ends together with what is said about it.
+        // A mode other than auto ends at the same time as the custom status.
         await here.me.set({ ...(end && mode !== "auto" && { mode }), text: text.value, emoji: emoji.value, until: end });
         if (!visibility.disabled) await rest.setPreferences({ visibility: visibility.value as "contacts", shareLastSeen: share.checked });
         dialog.close();
@@ -350,7 +347,7 @@ interface Row {
   count: HTMLElement;
 }
 
-/** Arrows go from one to the next; answers with the one that got the focus. */
+/** Move the focus with the arrow keys; returns the element that got it. */
 function step(event: KeyboardEvent, inside: HTMLElement, what: string): HTMLElement | undefined {
   const by = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
   const all = [...inside.querySelectorAll<HTMLElement>(what)];

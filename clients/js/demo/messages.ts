@@ -1,11 +1,8 @@
-/**
- * What people say to each other. It is no business of a presence server, so it stays in this browser: a channel from tab
- * to tab, kept in memory.
- */
+/** The chat messages. A presence server does not carry them: they go from tab to tab by BroadcastChannel, kept in memory. */
 
 export interface Message {
   from: string;
-  /** A person, or `#lobby`. */
+  /** A user, or `#lobby`. */
   to: string;
   text: string;
   at: number;
@@ -16,7 +13,7 @@ export class Messages {
   #me: string;
   #channel: BroadcastChannel | undefined;
 
-  /** `heard` is given the conversation that has something new. */
+  /** `heard` is called with the conversation and the message for each message received. */
   constructor(me: string, heard: (talk: string, message: Message) => void) {
     this.#me = me;
     try {
@@ -28,7 +25,7 @@ export class Messages {
         heard(talk, data);
       };
     } catch {
-      // Forbidden here: then everybody talks to themselves.
+      // channels are forbidden here: messages stay in this tab
     }
   }
 
@@ -42,7 +39,7 @@ export class Messages {
     this.#channel?.postMessage(message);
   }
 
-  /** Whose conversation it belongs to; undefined: not ours. */
+  /** The conversation that a message belongs to; undefined if it is not for this user. */
   #talk({ from, to }: Message): string | undefined {
     if (to.startsWith("#") || from === this.#me) return to;
     return to === this.#me ? from : undefined;

@@ -1,4 +1,4 @@
-/** What is known of somebody, as a sentence. Pure: the time is given, and is the server's. */
+/** Texts about presences. Pure: `now` is an argument, in the server's time. */
 import type { Me, Presence } from "../src/types.js";
 
 const MINUTE = 60_000;
@@ -10,7 +10,7 @@ const BUCKETS: Record<string, string> = {
   long_ago: "Last seen long ago",
 };
 
-/** How somebody is, in a line. */
+/** A user's presence in one line. */
 export function sentence(person: Presence, now: number): string {
   const said = plain(person, now);
   return person.stale ? `${said} · last known` : said;
@@ -25,7 +25,7 @@ function plain({ status, since, lastSeen, lastSeenBucket, platforms }: Presence,
   return BUCKETS[lastSeenBucket ?? ""] ?? "Offline";
 }
 
-/** What stands under one's own name. */
+/** The line under the user's own name. */
 export function own(me: Me | undefined): string {
   if (!me) return "…";
   const end = me.until === null ? "" : ` until ${clock(me.until)}`;
@@ -63,12 +63,12 @@ function midnight(at: number): number {
   return new Date(at).setHours(0, 0, 0, 0);
 }
 
-/** Ids are the application's; the demo's people are called by theirs. */
+/** The display name of a demo user: the id with a capital letter. */
 export function name(user: string): string {
   return /^[a-z]+$/.test(user) ? user[0]!.toUpperCase() + user.slice(1) : user;
 }
 
-/** A colour of one's own, from 0 to 359. */
+/** The user's colour as a hue from 0 to 359. */
 export function hue(user: string): number {
   let sum = 7;
   for (const letter of user) sum = (sum * 31 + letter.codePointAt(0)!) % 3600;

@@ -1,11 +1,14 @@
 /**
- * What does the person at this page do? Real events, a few seconds apart: keys, pointers, wheels, a page that comes to
- * the front. What is not a page (Node, a worker) has none of them.
+ * Detects user activity on a page: keys, pointers, wheels, and the page becoming visible. Does nothing outside a page (Node,
+ * a worker).
  */
 import { now } from "./clock.js";
 import { EVERY } from "./timing.js";
 
-/** `left` is called when the page goes, perhaps to come back. */
+/**
+ * Calls `active` at most every `EVERY` ms of activity, `woken` when the page or the network comes back, and `left` when the
+ * page is unloaded (it may return from the browser's cache). Returns a function that removes the listeners.
+ */
 export function follow(active: () => unknown, woken: () => void, left: () => void): () => void {
   const page = globalThis.document;
   const ends = new AbortController();

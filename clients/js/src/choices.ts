@@ -1,7 +1,7 @@
 /**
- * What a person chooses, as a frame. Pure; the rules are rows in spec/vectors/choices.json.
+ * The `presence.set` frame for a mode and custom status. Pure; tested by spec/vectors/choices.json.
  *
- * "17:00" is the next time it is that late here; every other instant is the server's to read.
+ * A time of day such as "17:00" becomes its next occurrence in the local time zone; the server parses all other formats.
  */
 import type { Choice, Frame, Until } from "./types.js";
 

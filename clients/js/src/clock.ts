@@ -1,2 +1,2 @@
-/** Milliseconds that only go forward: the clock on the wall may be wrong, and be set right while we run. */
+/** Monotonic milliseconds: unlike the wall clock it does not jump when the system time is corrected. */
 export const now = (): number => performance.now();

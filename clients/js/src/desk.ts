@@ -1,9 +1,9 @@
 /**
- * Where the tabs' wishes meet: one link for all of them.
+ * The leading tab's side of tab sharing: one link for all tabs.
  *
- * A tab says all that it wants, again and again; the desk unites the wishes, passes on what the server says to everybody,
- * and tells a tab that comes later what the others already know. A tab that says nothing for a while is forgotten: if it
- * was only frozen, it will say what it wants when it thaws. With one tab there is a desk too; it has one visitor.
+ * Every tab sends its complete subscriptions repeatedly. The desk subscribes to their union, forwards server frames to all
+ * tabs, and sends a new tab what is already known. A tab that sends nothing for `FORGOTTEN` ms is dropped; if it was only
+ * frozen, it sends its subscriptions again when it resumes. A single tab uses a desk too.
  */
 import { now } from "./clock.js";
 import { denials, type Wants } from "./interest.js";
@@ -12,20 +12,20 @@ import { FORGOTTEN } from "./timing.js";
 import type { Frame, State } from "./types.js";
 
 
-/** From a tab to the desk. */
+/** A message from a tab to the desk. */
 export interface Wish {
   tab: string;
-  /** Complete: it replaces what this tab wanted before. Null: it leaves. */
+  /** The complete subscriptions of this tab, replacing earlier ones. Null: the tab leaves. */
   wants?: Wants | null;
-  /** Denied before, and asked for once more. */
+  /** Denied users to subscribe to once more. */
   again?: string[];
   send?: Frame;
-  /** What the link should do. */
+  /** A method of the link to call. */
   do?: "start" | "active" | "idle" | "wake";
   token?: string;
 }
 
-/** From the desk to all tabs, or to one. */
+/** A message from the desk to one tab (`to`) or all tabs. */
 export interface News {
   to?: string;
   state?: State;
@@ -34,7 +34,7 @@ export interface News {
 
 export class Desk {
   #tabs = new Map<string, { wants: Wants; at: number }>();
-  /** The last word about each who is wanted: a status, or a denial. */
+  /** Subscribed user → the last status or denial frame. */
   #known = new Map<string, Frame>();
   #all: Wants & { users: Set<string> } | undefined;
   #self: Frame | undefined;
@@ -58,7 +58,7 @@ export class Desk {
     if (wish.wants === null && this.#tabs.delete(wish.tab)) this.#unite();
   }
 
-  /** The desk goes elsewhere, or nobody needs it any more. */
+  /** Stop the link: another tab leads now, or the client is closed. */
   end(): void {
     this.#tell = () => {};
     this.#link.stop();
@@ -72,7 +72,7 @@ export class Desk {
     this.#unite(again);
   }
 
-  /** What the others know already, and this tab does not. Without a connection, that is what was known. */
+  /** Frames already known that this tab does not have yet; flagged stale while there is no connection. */
   #newTo(before: Wants | undefined, wants: Wants): Frame[] {
     const had = new Set(before?.users);
     const users = wants.contacts && !before?.contacts ? this.#known.keys() : wants.users;
@@ -102,14 +102,14 @@ export class Desk {
     for (const denial of denials(frame)) this.#know(denial.target_user_id, { ...denial, type: frame.type });
   }
 
-  /** An answer may come when nobody wants it any more: then it would grow old here. */
+  /** Keep the frame only while a tab wants the user; otherwise it would become outdated here. */
   #know(user: string, frame: Frame): void {
     if (this.#all?.contacts || this.#all?.users.has(user)) this.#known.set(user, frame);
     else this.#known.delete(user);
   }
 }
 
-/** The statuses in a frame, without what belongs to the frame. */
+/** The statuses in a frame, without the frame's own fields. */
 export function statuses({ type, id, ...rest }: Frame): any[] {
   if (type === "presence.statuses") return rest.statuses;
   return type === "presence.status" ? [rest] : [];

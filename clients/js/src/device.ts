@@ -1,4 +1,4 @@
-/** Which device is this? The same one as last time, where the browser lets us remember. */
+/** The device id, kept in `localStorage` where the browser allows it. */
 
 import { parseId } from "./ids.js";
 
@@ -7,7 +7,7 @@ const KEY = "herenow.device";
 export function deviceId(): string {
   const fresh = random();
   try {
-    // Reading the property is already refused in some privacy modes. Then we are a new device at every visit.
+    // In some privacy modes even reading the property throws. Then every visit is a new device.
     const storage = globalThis.localStorage;
     const known = parseId(storage.getItem(KEY));
     if (known) return known;
@@ -16,7 +16,7 @@ export function deviceId(): string {
   return fresh;
 }
 
-/** Not a secret: it need only differ from the others of the same user. */
+/** A random id. It need not be secret, only differ from the other ids of the same user. */
 export function random(): string {
   return Math.random().toString(36).slice(2);
 }

@@ -1,4 +1,4 @@
-/** Something was refused. `code` is one of the server's, or `token_failed`, `no_answer`, `closed`. */
+/** A refused or failed request. `code` is a public error code of the server, or `token_failed`, `no_answer` or `closed`. */
 export class HerenowError extends Error {
   readonly code: string;
   constructor(code: string, message = code) {

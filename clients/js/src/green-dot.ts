@@ -1,9 +1,8 @@
 /**
- * `<green-dot user="ana"></green-dot>`: somebody's status as a shape, a colour and a word.
+ * `<green-dot user="ana"></green-dot>`: a user's status as a shape, a colour and a label.
  *
- * The shape alone tells the status, for who sees no colours; the word is there for who sees nothing. Whatever changes is
- * painted in one animation frame, however many dots there are. Colours and size are CSS variables. Nothing of a user's
- * data becomes markup.
+ * Each status has its own shape, for users who do not see colours, and a label for screen readers. All changed dots are
+ * painted in one animation frame. Colours and size are CSS variables. User data never becomes markup.
  */
 import type { Herenow } from "./herenow.js";
 import type { Presence, Status } from "./types.js";
@@ -23,6 +22,7 @@ i { display: block; box-sizing: border-box; width: 100%; height: 100%; border: .
 @media (forced-colors: active) { :host { --on: CanvasText; --aw: CanvasText; --bu: CanvasText; --of: CanvasText; } }
 `;
 
+/** The labels of the statuses, and the addition for a stale one. */
 export type Words = Record<Status | "stale", string>;
 
 const ENGLISH: Words = {
@@ -37,9 +37,9 @@ const ENGLISH: Words = {
 const STATUSES: Status[] = ["online", "away", "busy", "offline"];
 
 export interface DotOptions {
-  /** The element's name, if `green-dot` is taken. */
+  /** The element's name; default `green-dot`. */
   name?: string;
-  /** In another language. */
+  /** Labels in another language; missing ones are in English. */
   words?: Partial<Words>;
 }
 
@@ -49,12 +49,12 @@ let sheet: CSSStyleSheet | undefined;
 const dots = new Set<Dot>();
 const unpainted = new Set<Dot>();
 
-/** Dots on this page, also those that are there already, get their status from this client. */
+/** Define the `<green-dot>` element. All dots of the page, including existing ones, get their status from this client. */
 export function defineGreenDot(client: Herenow, options: DotOptions = {}): void {
   here = client;
   words = { ...ENGLISH, ...options.words };
   const name = options.name ?? "green-dot";
-  // A class of its own each time: an element's class has one name.
+  // A new subclass each time: a class can be registered under one name only.
   if (!customElements.get(name)) customElements.define(name, class extends dotClass() {});
   for (const dot of dots) dot.look();
 }
@@ -66,14 +66,14 @@ interface Dot extends HTMLElement {
 
 let made: (new () => Dot) & { observedAttributes: string[] };
 
-/** Made when needed: where there is no page, HTMLElement is not even a name. */
+/** The element's class, created on first use: outside a page HTMLElement is not defined. */
 function dotClass(): typeof made {
   return (made ??= class extends HTMLElement implements Dot {
     static observedAttributes = ["user"];
     #mark = document.createElement("i");
     #stop = () => {};
     #presence: Presence | undefined;
-    /** What the page came with, from a server that rendered it: shown as last known until there is word. */
+    /** The `status` attribute that the server rendered into the page: shown as stale until a status is received. */
     #came: Status = "unknown";
     #painted = false;
 
@@ -99,7 +99,7 @@ function dotClass(): typeof made {
       if (this.isConnected) this.look();
     }
 
-    /** Watch whom the attribute names; nobody without one. */
+    /** Watch the user in the attribute; without one, stop watching. */
     look(): void {
       this.#stop();
       this.#stop = () => {};
@@ -123,7 +123,7 @@ function dotClass(): typeof made {
       const label = stale ? `${words[status]} (${words.stale})` : words[status];
       this.#mark.setAttribute("aria-label", label);
       this.#mark.title = label;
-      // For the page's own style and tests.
+      // For the page's own style sheet and tests.
       this.setAttribute("status", status);
       this.toggleAttribute("stale", stale);
     }
@@ -136,7 +136,7 @@ function paintAll(): void {
   for (const dot of now) dot.paint();
 }
 
-/** One sheet for all of them; as an element where the browser is too old for that. */
+/** Add the style: one shared sheet for all dots, or a `<style>` element in old browsers. */
 function dress(root: ShadowRoot): void {
   try {
     if (!sheet) (sheet = new CSSStyleSheet()).replaceSync(CSS);

@@ -1,8 +1,8 @@
 /**
- * What an application holds in its hand: watch people, say how one is, see who types.
+ * The live client: watch presences, set the own status, send and receive typing.
  *
- * It keeps what this page wants and knows; how that reaches the server, through this tab's socket or another's, is the
- * business of `desk` and `tabs`. Callbacks get state, never a queue: what changed, and what it was before.
+ * It holds what this page wants and knows; `desk` and `tabs` exchange that with the server, through this tab's socket or
+ * another's.
  */
 import { follow } from "./activity.js";
 import { setFrame } from "./choices.js";
@@ -21,20 +21,28 @@ import { claims } from "./token.js";
 import type { Choice, Frame, Id, Me, Options, Place, Presence, State, Typing } from "./types.js";
 
 
+/** Called with a presence and the one before it; `before` is undefined for the first one of a user. */
 export type Watcher = (now: Presence, before: Presence | undefined) => void;
+/** Ends what the call that returned it began. */
 export type Stop = () => void;
 
+/** The live client. It connects when it is created, and reconnects until `close`. */
 export class Herenow {
-  /** One's own presence. */
+  /** The user's own presence. */
   readonly me = {
-    /** The last the server said; undefined before it did. */
+    /** The user's own presence; undefined until the server has sent it. */
     get: (): Me | undefined => this.#me,
+    /** Call `listener` whenever the user's own presence changes. */
     on: (listener: (me: Me) => void): Stop => this.#add(this.#onMe, listener),
-    /** Resolves when the server has it. A refusal need not be caught to be harmless. */
+    /**
+     * Set the user's mode, custom status, or both; resolves when the server has confirmed it. If the connection ends before
+     * the response, the call is repeated on the next one. Rejects with a `HerenowError`: the server's code, `no_answer` after
+     * 10 seconds without a response, or `closed`. An ignored rejection is not reported as unhandled.
+     */
     set: (choice: Choice): Promise<void> => this.#set(choice),
-    /** No mode but what the devices say; the custom status stays. */
+    /** Return to the automatic mode: the status follows the devices' activity. The custom status stays. */
     auto: (): Promise<void> => this.#set({ mode: "auto" }),
-    /** No custom status; the mode stays. */
+    /** Clear the custom status; the mode stays. */
     clear: (): Promise<void> => this.#set({ text: null }),
   };
 
@@ -45,7 +53,7 @@ export class Herenow {
   #state: State = { phase: "connecting" };
   #me: Me | undefined;
   #share: boolean;
-  /** Whose token it was, last time. */
+  /** The `sub` claim (user id) of the last token. */
   #sub: unknown;
   #token: string | undefined;
 
@@ -62,11 +70,12 @@ export class Herenow {
   #tabs: Tabs | undefined;
   #closed = false;
   #turn = 0;
-  /** Choices without an answer. */
+  /** Unanswered `set` frames by id. */
   #waiting = new Map<string, [Frame, () => void, (error: HerenowError) => void]>();
   #timers = new Timers();
   #unfollow: Stop;
 
+  /** `url` is the WebSocket address of the server; it may be relative to the page. */
   constructor(url: string, options: Options) {
     const address = new URL(url, globalThis.location?.href);
     address.protocol = address.protocol.replace("http", "ws");
@@ -79,7 +88,7 @@ export class Herenow {
       () => options.activity === false || this.active(),
       () => {
         this.#wish({ do: "wake" });
-        this.#knock(); // also after a page that had left comes back out of the browser's cache
+        this.#knock(); // also when the page returns from the browser's cache after it left
       },
       () => this.#leave(),
     );
@@ -87,26 +96,29 @@ export class Herenow {
     void this.#start();
   }
 
+  /** The state of the connection. */
   get state(): State {
     return this.#state;
   }
 
+  /** Call `listener` whenever the state changes. */
   onState(listener: (state: State) => void): Stop {
     return this.#add(this.#onState, listener);
   }
 
+  /** Call `listener` for errors that belong to no call: refusals of the server, and failures of the token function. */
   onError(listener: (error: HerenowError) => void): Stop {
     return this.#add(this.#onError, listener);
   }
 
-  /** What is known of somebody now; `unknown` if they are not watched, or nothing has come yet. */
+  /** The last known presence of a user; its status is `unknown` if the user is not watched or nothing came yet. */
   get(user: Id): Presence {
     return this.#roster.get(String(user)) ?? unknown(String(user));
   }
 
   /**
-   * Be told of these people, at once if something is known and then whenever it changes. Any number of watchers share
-   * one subscription. Watching somebody who was denied asks for them once more.
+   * Watch users: call `watcher` with what is known of them, then with each change. All watchers share one subscription per
+   * user. Watching a user whom the server denied requests it again. An invalid id is reported as denied.
    */
   watch(users: Iterable<Id>, watcher: Watcher): Stop {
     const own: Watcher = (now, before) => watcher(now, before); // the same function may watch twice
@@ -117,7 +129,7 @@ export class Herenow {
     };
   }
 
-  /** Be told of everybody one may see, also of those who come later. */
+  /** Watch all users that this user may see, including those added later. */
   watchContacts(watcher: Watcher): Stop {
     const own: Watcher = (now, before) => watcher(now, before);
     this.#everybody.add(own);
@@ -128,7 +140,7 @@ export class Herenow {
     };
   }
 
-  /** Hear who types in a room one is a member of. */
+  /** Receive typing events of a room that this user is a member of, until the returned function is called. */
   open(room: Id): Stop {
     const own = { room: String(room) };
     this.#open.add(own);
@@ -138,7 +150,10 @@ export class Herenow {
     };
   }
 
-  /** Call it with every key; it says so as often as needed. `typing: false`: the message was sent, or deleted. */
+  /**
+   * Report that the user types to a user (`to`) or in a room. Call it on every keystroke: one frame per 4 seconds is sent.
+   * `typing: false` reports the stop at once, for example when the message is sent.
+   */
   typing(where: Place & { typing?: boolean }): void {
     const { typing = true, ...place } = where;
     const key = JSON.stringify(place);
@@ -147,31 +162,32 @@ export class Herenow {
     this.#wish({ send: { type: "presence.typing", ...place, ...(!typing && { typing }) } });
   }
 
+  /** Call `listener` when a user starts or stops typing, to this user or in an open room (see `open`). */
   onTyping(listener: (typing: Typing) => void): Stop {
     return this.#add(this.#onTyping, listener);
   }
 
-  /** The person did something. Pages notice that by themselves. */
+  /** Report user activity. On a page the client detects activity itself, unless the option `activity` is false. */
   active(): void {
     this.#wish({ do: "active" });
   }
 
-  /** The person is idle here, and the server should not wait to find out. */
+  /** Report at once that the user is idle on this device. */
   idle(): void {
     this.#wish({ do: "idle" });
   }
 
-  /** Sign this device out: offline at once, in all its tabs. */
+  /** Sign this device out, with all its tabs: it is offline at once. */
   bye(): void {
     this.#wish({ send: { type: "presence.bye" } });
   }
 
-  /** Connect again after the state was `closed`: somebody signed in once more, perhaps somebody else. */
+  /** Connect again after the state was `closed`. It requests a new token, which may be another user's. */
   connect(): void {
     void this.#start();
   }
 
-  /** This page is done. Other tabs go on; if there is none, the server notices by itself. */
+  /** Close this client. Other tabs stay connected; without any, the user goes offline after the server's reconnect window. */
   close(): void {
     if (this.#closed) return;
     this.#leave();
@@ -190,7 +206,7 @@ export class Herenow {
     try {
       token = await this.#link.token();
     } catch {
-      // The link will ask again, and say so if it fails again; for this page then with a socket of its own.
+      // The link requests the token again and reports a second failure. Until then this page uses its own socket.
     }
     if (this.#closed || turn !== this.#turn) return;
     this.#token = token ?? undefined;
@@ -198,7 +214,7 @@ export class Herenow {
     if ((this.#desk || this.#tabs) && (!this.#token || sub === this.#sub)) return this.#connect();
     this.#part();
     this.#sub = sub;
-    this.#me = undefined; // what somebody else was told is not kept
+    this.#me = undefined; // another user signed in: drop what the previous user received
     this.#roster = new Roster();
     if (this.#share && sub !== undefined) this.#meet();
     if (!this.#tabs) this.#lead();
@@ -215,7 +231,7 @@ export class Herenow {
   }
 
   #meet(): void {
-    // Tabs of two people must not share: whose token it is stands in the name.
+    // Tabs of different users must not share a socket, so the channel's name contains the user.
     this.#tabs = tabs(`herenow ${this.#url} ${this.#sub}`, {
       hear: (news) => this.#hear(news),
       take: (wish) => this.#desk?.take(wish),
@@ -238,21 +254,21 @@ export class Herenow {
     this.#connect();
   }
 
-  /** To the tab that leads: this is what we want. If it does not answer while somebody looks, we lead. */
+  /** Send our subscriptions to the leading tab. If it does not answer while this page is visible, take over the lead. */
   #knock(): void {
     this.#timers.in(KNOCK, "knock", () => this.#knock());
     this.#want();
     if (!this.#desk && !globalThis.document?.hidden) this.#timers.in(SILENCE, "silence", () => this.#tabs?.rob());
   }
 
-  // Saying
+  // Sending
 
   #wish(wish: Omit<Wish, "tab">): void {
     const whole = { tab: this.#tab, ...wish };
     this.#desk ? this.#desk.take(whole) : this.#tabs?.post(whole);
   }
 
-  /** What changes together is said together: five thousand dots are one list. */
+  /** Send the subscriptions soon, once for all that change now: 5 000 new dots become one list. */
   #wantSoon(): void {
     if (!this.#timers.has("want")) this.#timers.in(BATCH, "want", () => this.#want());
   }
@@ -287,17 +303,17 @@ export class Herenow {
     const id = random();
     const frame = { ...setFrame(choice, Date.now()), id };
     const answered = new Promise<void>((resolve, reject) => this.#waiting.set(id, [frame, resolve, reject]));
-    answered.catch(() => {}); // who does not wait for it need not catch it
+    answered.catch(() => {}); // callers that ignore the promise need not catch its rejection
     this.#timers.in(ANSWER, id, () => this.#refuse(id, "no_answer"));
     this.#choose(id, frame);
     return answered;
   }
 
-  /** Once for every connection, until it is answered: a choice may be said twice, but not be lost on the way. */
+  /** Send an unanswered `set` frame; repeated on each new connection. Sending it twice is harmless. */
   #choose(id: string, frame: Frame): void {
     if (this.#state.phase === "connected") {
       this.#wish({ send: frame });
-      this.#knock(); // if the tab that leads is asleep, it is noticed now
+      this.#knock(); // detects a leading tab that is asleep
     }
     if (this.#state.phase === "closed") this.#refuse(id, "closed");
   }
@@ -306,7 +322,7 @@ export class Herenow {
     this.#answer({ type: "presence.error", id, code });
   }
 
-  /** False: nobody waits for it here. */
+  /** Resolve or reject the call that a frame answers; false if there is none in this tab. */
   #answer({ id, type, code, message }: Frame): boolean {
     const [, resolve, reject] = this.#waiting.get(id as string) ?? [];
     if (!resolve) return false;
@@ -320,13 +336,13 @@ export class Herenow {
     this.#wish({ wants: null });
   }
 
-  // Hearing
+  // Receiving
 
   #hear(news: News): void {
     if (news.to !== undefined && news.to !== this.#tab) return;
     this.#timers.cancel("silence");
     if (news.state) this.#stateIs(news.state);
-    // Said to all: perhaps another tab has begun to lead, and does not know yet what we want.
+    // A state sent to all tabs: a new tab may lead and not know our subscriptions yet.
     if (news.state && !news.to && !this.#desk) this.#knock();
     for (const frame of news.frames ?? []) this.#frame(frame);
   }
@@ -381,7 +397,7 @@ export class Herenow {
     emit(this.#onTyping, { ...event, typing });
   }
 
-  // Small things
+  // Helpers
 
   #add<T>(listeners: Set<(value: T) => void>, listener: (value: T) => void): Stop {
     const own = (value: T) => listener(value);
@@ -390,7 +406,7 @@ export class Herenow {
   }
 }
 
-/** One listener's mistake is not the others'. */
+/** Call all listeners; an exception of one does not affect the others. */
 function emit<A extends unknown[]>(listeners: Iterable<(...args: A) => void>, ...args: A): void {
   for (const listener of [...listeners]) {
     try {

@@ -1,8 +1,8 @@
 /**
- * Whom do we watch? The difference between what is wanted and what the server was told, as frames.
+ * Subscriptions: computes the frames that bring the server from the subscriptions sent so far to the wanted ones.
  *
- * Level-triggered: whoever wants something else says all of what they want, and `frames` answers with what is left to
- * say. A new connection has been told nothing, so resubscribing is the same difference. Pure: no timer, no socket.
+ * Level-triggered: `want` takes the complete wanted set, `frames` returns the difference. On a new connection nothing has
+ * been sent, so resubscribing is the same computation. Pure: no timer, no socket. Tested by spec/vectors/interest.json.
  */
 import type { Frame } from "./types.js";
 
@@ -16,12 +16,16 @@ export class Interest {
   #users = new Set<string>();
   #rooms = new Set<string>();
   #contacts = false;
+  /** Users in the subscribe frames of this connection. */
   #told = new Set<string>();
-  /** No longer wanted, and the server does not know yet. Who is wanted again meanwhile needs a new answer. */
+  /**
+   * No longer wanted, unsubscribe not sent yet. A user wanted again meanwhile is subscribed anew: the caller dropped the
+   * known status and needs the server to send it again.
+   */
   #leaving = new Set<string>();
   #toldRooms = new Set<string>();
   #toldContacts = false;
-  /** Frames that have no answer yet, and whom they named; undefined: the contacts. */
+  /** Subscribe frames without a response: frame id → users in it, undefined for the contacts. */
   #asked = new Map<unknown, string[] | undefined>();
   #denied = new Map<string, string>();
   #number = 0;
@@ -37,27 +41,27 @@ export class Interest {
     }
   }
 
-  /** A new connection. */
+  /** Call this for each new connection: nothing has been sent on it. */
   reset(): void {
     for (const told of [this.#told, this.#leaving, this.#toldRooms, this.#asked, this.#denied]) told.clear();
     this.#toldContacts = false;
   }
 
-  /** Those who were denied are asked for once more. */
+  /** Subscribe once more to those of `users` that the server denied. */
   again(users: string[]): void {
     for (const user of users) if (this.#denied.delete(user)) this.#told.delete(user);
   }
 
-  /** What is left to say; `size` is the largest frame the server takes, in bytes. */
+  /** The frames to send now; they count as sent. `size` is the largest frame the server accepts, in bytes. */
   frames(size: number): Frame[] {
     const frames: Frame[] = [];
     if (this.#contacts !== this.#toldContacts) {
       this.#toldContacts = this.#contacts;
       frames.push(this.#contacts ? this.#ask({ contacts: true }) : { type: "presence.unsubscribe", contacts: true });
-      // Leaving the contacts may take along people who are wanted by name.
+      // Unsubscribing from contacts may also end subscriptions by user id: send those again.
       if (!this.#contacts) this.#told.clear();
     }
-    // Who is watched by name and is a contact too would be lost to the contacts: they are left together.
+    // Unsubscribing a user who is also a contact would remove the user from the contacts subscription: wait until that ends.
     const left = this.#contacts ? [] : difference(this.#leaving, this.#users);
     for (const users of chunks(left, size)) frames.push({ type: "presence.unsubscribe", target_user_ids: users });
     if (!this.#contacts) this.#leaving.clear();
@@ -72,7 +76,7 @@ export class Interest {
     return frames;
   }
 
-  /** Every frame of the server comes by here; true: a question failed and `frames` will ask it again. */
+  /** Process any frame of the server. True if it refused a subscribe frame; the next `frames` sends that one again. */
   hear(frame: Frame): boolean {
     for (const { target_user_id, reason } of denials(frame)) this.#denied.set(target_user_id, reason);
     if (!this.#asked.has(frame.id)) return false;
@@ -100,7 +104,7 @@ function difference(some: Set<string>, without: Set<string>): string[] {
   return [...some].filter((each) => !without.has(each));
 }
 
-/** Lists that fit into a frame, whatever characters there are: at most three bytes each, and quotes and a comma. */
+/** Split `ids` into lists that fit a frame of `size` bytes, at up to 3 bytes per UTF-16 unit plus quotes and comma. */
 function chunks(ids: string[], size: number): string[][] {
   const lists: string[][] = [];
   let list: string[] = [];

@@ -1,8 +1,8 @@
 /**
- * One connection that comes back: token, socket, beats, and what to do when it ends.
+ * A WebSocket connection that reconnects: token, socket, heartbeats, subscriptions, back-off.
  *
- * It keeps the socket alive and says what comes through it; what the frames mean is not known here (but for the welcome,
- * and for what is needed to subscribe again). Every wait is a timer that `stop` ends, no failure is an exception.
+ * It interprets only the welcome frame and the replies to subscriptions; all other frames go to the listener. A network
+ * failure is a `State`, never an exception. Every wait is a timer that `stop` cancels.
  */
 import { afterClose, counted, delay, retryAfter } from "./backoff.js";
 import { now } from "./clock.js";
@@ -13,7 +13,7 @@ import { claims } from "./token.js";
 import type { Frame, State, WebSocketClass, WebSocketLike } from "./types.js";
 
 
-/** How the connection is, or what came through it. */
+/** Receives state changes and frames. */
 export type Listener = (said: { state?: State; frames?: Frame[] }) => void;
 
 export interface LinkOptions {
@@ -27,7 +27,7 @@ export class Link {
   #options: LinkOptions;
   #interest = new Interest();
   #socket: WebSocketLike | undefined;
-  /** Who was started in another turn has been overtaken. */
+  /** Incremented for each attempt; async work that began under another number is outdated and stops. */
   #turn = 0;
   #stopped = true;
   #welcome: Frame | undefined;
@@ -37,9 +37,9 @@ export class Link {
   #notBefore = 0;
   #token: string | null | undefined;
   #refused: string | null | undefined;
-  /** Whose tokens they are: a link is one person's. */
+  /** The `sub` claim of the first token; a token of another user closes the link. */
   #sub: unknown;
-  /** The server's clock less ours, in ms: a wrong clock here must not end a token early. */
+  /** Server time minus the monotonic clock, in ms: a wrong local clock must not make a token appear expired. */
   #skew = Date.now() - now();
 
   #timers = new Timers();
@@ -54,7 +54,7 @@ export class Link {
     this.#tell = tell;
   }
 
-  /** Connect, unless that is under way; with the token, if one is given. */
+  /** Connect unless already started; with `token`, if given, instead of requesting one. */
   start(token?: string): void {
     if (!this.#stopped) return;
     this.#stopped = false;
@@ -65,7 +65,7 @@ export class Link {
     void this.#connect();
   }
 
-  /** For good, or until the next `start`. */
+  /** Close and do not reconnect until the next `start`. */
   stop(code?: number, reason?: string): void {
     this.#forsake();
     if (this.#stopped) return;
@@ -73,7 +73,7 @@ export class Link {
     this.#tell({ state: { phase: "closed", code, reason } });
   }
 
-  /** False: there is no connection, and it was not sent. */
+  /** False if there is no connection; the frame was then not sent. */
   send(frame: Frame): boolean {
     if (!this.#welcome || this.#socket?.readyState !== 1) return false;
     this.#socket.send(JSON.stringify(frame));
@@ -86,7 +86,7 @@ export class Link {
     if (!this.#timers.has("ask")) this.#ask();
   }
 
-  /** The person did something. Goes with the next beat; at once if they were, or may look, idle. */
+  /** Report user activity: with the next heartbeat, or at once if the user was idle or may appear idle. */
   active(): void {
     const looksIdle = this.#idle || now() - this.#actedAt > (this.#welcome?.idle_after ?? 0) * 500;
     this.#actedAt = now();
@@ -94,14 +94,14 @@ export class Link {
     this.#acted = !(looksIdle && this.send({ type: "presence.active" }));
   }
 
-  /** This device is idle now. */
+  /** Report at once that the user is idle on this device. */
   idle(): void {
     this.#idle = true;
     this.#acted = false;
     this.send({ type: "presence.away" });
   }
 
-  /** The page or the network has come back: is the connection still there? If not, do not wait for long. */
+  /** Call this when the page or the network comes back: check the connection, or shorten the wait for the next attempt. */
   wake(): void {
     if (this.#welcome) this.#probe();
     else if (this.#timers.has("retry")) this.#again(Math.max(this.#notBefore - now(), delay(0, Math.random())));
@@ -125,12 +125,12 @@ export class Link {
     try {
       this.#open(this.#token!);
     } catch (error) {
-      // A wrong address, or no WebSocket at all: another try would end the same way.
+      // A wrong address, or no WebSocket class: a retry would fail the same way.
       this.stop(undefined, String(error));
     }
   }
 
-  /** False: somebody else has signed in. What is known and wanted here is not theirs. */
+  /** False, and closed, if another user signed in: the presences and subscriptions held here belong to the previous user. */
   #accepts(token: string): boolean {
     const { sub } = claims(token);
     const same = (this.#sub ??= sub) === sub;
@@ -144,7 +144,7 @@ export class Link {
     this.#socket = socket;
     socket.onmessage = ({ data }) => this.#hear(data);
     socket.onclose = ({ code, reason }) => this.#closed(code, reason);
-    socket.onerror = () => {}; // a close follows
+    socket.onerror = () => {}; // a close event follows
     this.#expectAnswer();
   }
 
@@ -176,7 +176,7 @@ export class Link {
     this.#refreshLater();
     this.#interest.reset();
     this.#tell({ state: { phase: "connected" } });
-    if (this.#idle) this.idle(); // to come back is not to act
+    if (this.#idle) this.idle(); // a reconnect is not activity
     if (this.#acted) this.#acted = !this.send({ type: "presence.active" });
     this.#ask();
   }
@@ -185,7 +185,7 @@ export class Link {
     if (this.#welcome) for (const frame of this.#interest.frames(this.#welcome.limits.frame)) this.send(frame);
   }
 
-  // Staying
+  // While connected
 
   #beatLater(): void {
     this.#timers.in(this.#welcome!.beat_every * 1000, "beat", () => this.#beat());
@@ -201,7 +201,7 @@ export class Link {
     }
   }
 
-  /** A beat that wants an answer: a browser does not tell that the other side is gone. */
+  /** Send a heartbeat that requires a response: a browser does not report that the server disappeared. */
   #probe(): void {
     this.send({ type: "presence.heartbeat", id: "beat" });
     this.#expectAnswer();
@@ -212,7 +212,7 @@ export class Link {
     if (left > 0) this.#timers.in(Math.max(PATIENCE, left - Math.min(SPARE, left / 5)), "refresh", () => void this.#refresh());
   }
 
-  /** Milliseconds that the token has yet; if it does not say, none. */
+  /** Milliseconds until the token expires, by the server's clock; negative if it is expired or has no expiry. */
   #left(): number {
     return (claims(this.#token ?? "").exp ?? 0) * 1000 - now() - this.#skew;
   }
@@ -224,7 +224,7 @@ export class Link {
       if (turn !== this.#turn) return;
       if (token && token !== this.#token && this.#accepts(token)) this.send({ type: "presence.refresh", token });
     } catch (error) {
-      // The connection may live a little longer; if it ends, the token is asked for again.
+      // The connection may last until the token expires; a reconnect then requests a token again.
       if (turn !== this.#turn) return;
       this.#tokenFailed(error);
     }
@@ -235,7 +235,7 @@ export class Link {
     this.#tell({ frames: [{ type: "presence.error", code: "token_failed", message: String(error) }] });
   }
 
-  // Ending
+  // Closing
 
   #closed(code: number, reason: string): void {
     this.#forsake();
@@ -261,7 +261,7 @@ export class Link {
     this.#timers.in(wait, "retry", () => void this.#connect());
   }
 
-  /** Leave the socket to itself: its close may take minutes to be heard of. */
+  /** Drop the socket without waiting for its close event, which may take minutes. */
   #forsake(): void {
     this.#turn++;
     this.#timers.clear();
@@ -272,6 +272,6 @@ export class Link {
     try {
       socket.close(1000);
     } catch {
-      // It was never open.
+      // it was never open
     }
   }}

@@ -1,17 +1,16 @@
 /**
- * What is known of each person: the newest value, and whether it is still known to be true.
+ * The last known presence of each user, and whether it is stale.
  *
- * Presence is state, not a log, so merging is a rule about two values: the one with the later `as_of` stays. That holds
- * within one connection, whose server never goes back. The next connection may lead to another node, whose clock is a
- * little behind: its first fresh word replaces what was carried over, whatever the stamps say; only a word that is stale
- * itself has to be newer. Pure: no timer, no socket. The rules are rows in spec/vectors/roster.json.
+ * Within one connection the presence with the later `as_of` wins. The next connection may lead to another node whose clock
+ * is slightly behind: there the first presence that is not stale replaces the one of the previous connection whatever its
+ * `as_of`; a stale one must be newer. Pure: no timer, no socket. Tested by spec/vectors/roster.json.
  */
 import { camel } from "./spelling.js";
 import type { Presence, WireStatus } from "./types.js";
 
 interface Entry {
   shown: Presence;
-  /** The number of the connection that said it. */
+  /** The number of the connection that it came from. */
   connection: number;
 }
 
@@ -29,7 +28,7 @@ export class Roster {
     return this.#entries.keys();
   }
 
-  /** The server said this; answers with what changed for who looks, if anything did. */
+  /** Merge a presence from the server. Returns the change to report; undefined if nothing visible changed. */
   take(said: WireStatus): Change | undefined {
     const known = this.#entries.get(said.user_id);
     const carried = known && known.connection !== this.#connection;
@@ -37,17 +36,17 @@ export class Roster {
     return this.#put({ stale: false, ...camel(said) });
   }
 
-  /** The server would not say. Without a relation that looks like offline, as it does by REST. */
+  /** Record a refused subscription. `not_mutual_followers` is shown as offline, as REST does; others as unknown. */
   deny(user: string, reason: string): Change | undefined {
     return this.#put({ ...unknown(user), status: reason === "not_mutual_followers" ? "offline" : "unknown", denied: reason });
   }
 
-  /** The connection is gone: what it said is carried over until the next one speaks. */
+  /** Call this when a connection ends: its presences are kept until the next connection sends newer ones. */
   lost(): void {
     this.#connection++;
   }
 
-  /** It has been gone for long enough that what it said must be called stale. */
+  /** Flag all presences of ended connections as stale; returns the changes. */
   age(): Change[] {
     const changes: Change[] = [];
     for (const entry of this.#entries.values()) {
@@ -70,7 +69,7 @@ export class Roster {
   }
 }
 
-/** What is shown of somebody of whom nothing is known. */
+/** The presence of a user about whom nothing is known. */
 export function unknown(user: string): Presence {
   return { user, status: "unknown", since: null, lastSeen: null, custom: null, platforms: [], asOf: 0, stale: false };
 }

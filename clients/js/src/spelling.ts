@@ -1,4 +1,4 @@
-/** From the server's spelling to JavaScript's: `last_seen` is `lastSeen`. Fields that are new to us are kept, too. */
+/** Converts field names from snake_case to camelCase: `last_seen` becomes `lastSeen`. Unknown fields are kept. */
 
 const SHORTER: Record<string, string> = { user_id: "user", custom_status: "custom" };
 

@@ -1,30 +1,30 @@
 /**
- * One socket for all tabs: the tab that holds a lock leads, the others talk to it through a channel.
+ * One socket for all tabs: the tab that holds a Web Lock leads, the others send messages to it through a BroadcastChannel.
  *
- * A lock is passed on by the browser when its tab closes or crashes, so nobody counts tabs and nobody elects. A tab that
- * is asleep with the lock in its hand (phones do that) is noticed by its silence while somebody looks, and robbed.
- * Without locks or channels every tab leads itself.
+ * The browser passes the lock on when its tab closes or crashes, so no election is needed. A leading tab that is asleep (as
+ * on phones) does not answer; a visible tab then steals the lock. Without locks or channels every tab has its own socket.
  */
 import type { News, Wish } from "./desk.js";
 
 export interface Tabs {
-  /** To all the others: what the leader says, or what it is asked. */
+  /** Send a message to all other tabs: news of the leader, or a wish to it. */
   post(message: News | Wish): void;
-  /** The leader does not answer: take its place. */
+  /** Take over the lead from a tab that does not answer. */
   rob(): void;
   end(): void;
 }
 
 export interface Tab {
   hear(news: News): void;
-  /** A wish of another tab; comes only while this one leads. */
+  /** A wish of another tab; called only while this tab leads. */
   take(wish: Wish): void;
+  /** This tab leads from now on. */
   lead(): void;
-  /** Somebody else does. */
+  /** Another tab has taken over the lead. */
   follow(): void;
 }
 
-/** Undefined: tabs cannot share here. */
+/** Join the tabs that share `name`; undefined if the browser does not support sharing. */
 export function tabs(name: string, tab: Tab): Tabs | undefined {
   const locks = globalThis.navigator?.locks;
   if (!locks || typeof BroadcastChannel !== "function") return;
@@ -32,12 +32,12 @@ export function tabs(name: string, tab: Tab): Tabs | undefined {
   try {
     channel = new BroadcastChannel(name);
   } catch {
-    return; // forbidden, like all that could tell one site's pages about each other
+    return; // forbidden by a privacy mode that isolates pages from each other
   }
   let leads = false;
   let ended = false;
   let release = () => {};
-  /** The request that leads; a tab that robs may rob itself, if its turn came at that moment. */
+  /** The lock request that leads. A tab that steals the lock may steal it from itself, if it was granted at that moment. */
   let leading: unknown;
   let waiting = new AbortController();
 
@@ -59,7 +59,7 @@ export function tabs(name: string, tab: Tab): Tabs | undefined {
     locks.request(name, how, hold).catch((error) => {
       if (ended) return;
       if (!mine) {
-        // Locks are refused here (a sandboxed frame): lead, even if others do.
+        // Locks are refused here (a sandboxed frame): lead, even if other tabs do.
         if (error?.name !== "AbortError") lead();
       } else if (leading === how) {
         leads = false;

@@ -1,6 +1,6 @@
-/** Timers by name: under each name one thing waits, the last. Whoever ends can end all of them. */
+/** Named timers: setting one cancels the earlier one of the same name, and `clear` cancels all. */
 
-const LONGEST = 2e9; // ms; a timer that is longer than 31 bits fires at once
+const LONGEST = 2e9; // ms; setTimeout fires at once for delays of more than 31 bits
 
 export class Timers {
   #waiting = new Map<string, ReturnType<typeof setTimeout>>();

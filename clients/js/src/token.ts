@@ -1,6 +1,6 @@
 /**
- * What a token says of itself. It is not verified here: the server does that; this only saves a refused connection.
- * Letters beyond ASCII stay as the bytes they came in: `sub` is good for comparing, not for showing.
+ * Reads the claims of a token without verifying it (the server does that), to avoid connecting with an expired one. Text is
+ * not decoded from UTF-8: `sub` can be compared, but not displayed.
  */
 
 export interface Claims {
@@ -9,6 +9,7 @@ export interface Claims {
   exp?: number;
 }
 
+/** The claims of a JWT; empty if it cannot be parsed. */
 export function claims(token: string): Claims {
   try {
     return JSON.parse(atob(token.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/")));

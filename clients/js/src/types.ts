@@ -1,18 +1,18 @@
 /**
- * The words of this package: what goes in, what comes out, and what travels between.
- *
- * What the application sees is written the way JavaScript is (`lastSeen`); what the server says is kept as it is said
- * (`last_seen`), with `Wire` in its name. Only types: nothing here is left after compiling.
+ * The types of this package. Types for the application use camelCase (`lastSeen`); types of the wire use the server's
+ * snake_case (`last_seen`) and have `Wire` in their names.
  */
 
-/** `unknown`: nothing is known yet, or the server would not say (see `denied`). */
+/** `unknown`: nothing was received yet, or the server refused (see `denied`). */
 export type Status = "online" | "away" | "busy" | "offline" | "unknown";
+/** In the mode `auto` the status follows the devices' activity; an `invisible` user is shown as offline to others. */
 export type Mode = "auto" | "busy" | "away" | "invisible";
 export type Platform = "web" | "desktop" | "mobile" | "other";
 
-/** A user, device or room: 1 to 128 bytes of UTF-8 in NFC without whitespace, control characters or comma. */
+/** The id of a user, device or room: 1 to 128 bytes of UTF-8 in NFC without whitespace, control characters or comma. */
 export type Id = string | number;
 
+/** A custom status. `text` or `emoji` may be empty. */
 export interface Custom {
   readonly text: string;
   readonly emoji: string;
@@ -20,27 +20,27 @@ export interface Custom {
   readonly expiresAt: number | null;
 }
 
-/** What may be shown of somebody. Never changed in place: a new value is a new object. */
+/** The presence of a user, as this client may see it. Times are epoch milliseconds. A changed presence is a new object. */
 export interface Presence {
   readonly user: string;
   readonly status: Status;
-  /** Instants are epoch milliseconds. */
   readonly since: number | null;
   readonly lastSeen: number | null;
-  /** Instead of `lastSeen`, when the exact time is not for us. */
+  /** A coarse range instead of `lastSeen`, when the exact time is not shared with this user. */
   readonly lastSeenBucket?: string;
   readonly custom: Custom | null;
   readonly platforms: readonly Platform[];
-  /** When the server knew this to be true. */
+  /** The time at which the server knew this presence to be true. */
   readonly asOf: number;
-  /** It was so; whether it still is, nobody can tell at the moment. Show the dot, but pale. */
+  /** True if this is the last known presence and may be out of date. Show the dot, but pale. */
   readonly stale: boolean;
-  /** `paced`: may come some seconds late. `poll`: will not be pushed. Absent: live. */
+  /** `paced`: changes may arrive some seconds late. `poll`: changes are not pushed. Undefined: live. */
   readonly delivery?: string;
-  /** The server would not say: `not_mutual_followers`, `too_many_subscriptions` or `invalid_user_id`. */
+  /** The reason for a refusal: `not_mutual_followers`, `too_many_subscriptions` or `invalid_user_id`. */
   readonly denied?: string;
 }
 
+/** One of the user's own devices. `since` is in epoch milliseconds. */
 export interface Device {
   readonly deviceId: string;
   readonly platform: Platform;
@@ -48,68 +48,81 @@ export interface Device {
   readonly since: number;
 }
 
-/** One's own presence: the truth, also while invisible. */
+/** The user's own presence: the true status, even while invisible. */
 export interface Me {
   readonly status: Status;
   readonly mode: Mode;
+  /** The end of the mode in epoch milliseconds; null: no end. */
   readonly until: number | null;
   readonly custom: Custom | null;
   readonly devices: readonly Device[];
 }
 
-/** Epoch milliseconds, a Date, RFC 3339 with a zone, or a time of day here ("17:00": its next occurrence). */
+/**
+ * An end time: epoch milliseconds, a Date, an RFC 3339 string with a time zone, or a local time of day ("17:00": its next
+ * occurrence).
+ */
 export type Until = number | Date | string;
 
-/** What is not mentioned stays as it is. `until` is the end of everything that is mentioned. */
+/** What `me.set` changes. What is left out stays unchanged. */
 export interface Choice {
   mode?: Mode;
-  /** With `emoji` the custom status; empty or null without the other clears it. */
+  /** `text` and `emoji` together are the custom status; empty or null clears it. */
   text?: string | null;
   emoji?: string | null;
+  /** Applies to everything in this choice; null or undefined: no end. */
   until?: Until | null;
 }
 
+/** The place of typing: to a user, or in a room. */
 export type Place = { to: Id } | { room: Id };
 
+/** A user started or stopped typing. */
 export interface Typing {
   readonly user: string;
-  /** Ourselves, when it is meant for us alone. */
+  /** The id of this client's user if the typing is directed to that user; undefined in a room. */
   readonly to?: string;
   readonly room?: string;
-  /** False: no longer. It always comes, also when the other side vanishes. */
+  /** False when the user stops typing. The client always reports the stop, even if the other device disappears. */
   readonly typing: boolean;
 }
 
 export type Phase = "connecting" | "connected" | "reconnecting" | "closed";
 
+/** The state of the connection. */
 export interface State {
   readonly phase: Phase;
-  /** Why the connection ended, if one did. */
+  /** The close code of the connection that ended; undefined if there was none. */
   readonly code?: number;
   readonly reason?: string;
-  /** Milliseconds until the next try. */
+  /** Milliseconds until the next attempt; undefined unless `phase` is `reconnecting`. */
   readonly retryIn?: number;
 }
 
+/** A JWT, or a function (sync or async) that returns one. */
 export type TokenSource = string | (() => string | null | undefined | Promise<string | null | undefined>);
 
 export interface Options {
-  /** A JWT, or what gives one; asked again when it ends. Null or nothing: nobody is signed in, so do not connect. */
+  /**
+   * A JWT, or a function (sync or async) that returns one and is called again before the token expires. If it returns null
+   * or undefined, no user is signed in and the client does not connect.
+   */
   token: TokenSource;
+  /** Default `web`. */
   platform?: Platform;
-  /** Kept in `localStorage` otherwise, where that is allowed. */
+  /** By default a random id, kept in `localStorage` where that is allowed. */
   deviceId?: Id;
-  /** For Node before 22, which has none: `import WebSocket from "ws"`. */
+  /** The WebSocket class to use. Node before 22 has none: `import WebSocket from "ws"`. */
   WebSocket?: WebSocketClass;
-  /** One socket for all tabs of a browser (true), or one for each. */
+  /** True (default): one socket for all tabs of a browser. False: one for each tab. */
   shareTabs?: boolean;
-  /** Clicks, keys and a page that comes to the front are activity (true); otherwise call `active()`. */
+  /** True (default): clicks, keys and the page becoming visible count as activity. False: call `active()` yourself. */
   activity?: boolean;
 }
 
 export type WebSocketClass = new (url: string, protocols: string[]) => WebSocketLike;
 
-/** As much of a WebSocket as is used here: the browser's, Node's and that of `ws` fit. */
+/** The part of a WebSocket that is used here: that of browsers, of Node and of `ws` fit. */
 export interface WebSocketLike {
   onmessage: ((event: any) => void) | null;
   onclose: ((event: any) => void) | null;
@@ -119,7 +132,7 @@ export interface WebSocketLike {
   close(code?: number, reason?: string): void;
 }
 
-// What travels.
+// The wire
 
 export interface WireStatus {
   user_id: string;
@@ -145,7 +158,7 @@ export interface Denial {
   reason: string;
 }
 
-/** A frame of either direction; its `type` says what else is in it. */
+/** A frame of either direction; its `type` determines the other fields. */
 export interface Frame {
   type: string;
   id?: string | number;

@@ -1,4 +1,4 @@
-/** What the operators' page draws and says. The page itself is tested in a browser. */
+/** The modules of the dashboard. The page itself is tested in a browser. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { refusal } from "../build/dashboard/door.js";

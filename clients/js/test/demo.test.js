@@ -1,4 +1,4 @@
-/** The demo's sentences. Its page is tested in a browser. */
+/** The texts and messages of the demo. The page itself is tested in a browser. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { notice } from "../build/demo/banner.js";

@@ -1,4 +1,4 @@
-/** On a page: activity, dots, storage. happy-dom instead of a browser. */
+/** On a page: activity, dots, storage. Uses happy-dom instead of a browser. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Window } from "happy-dom";
@@ -6,7 +6,7 @@ import { client, settled, status, token } from "./fakes.js";
 
 const NAMES = ["document", "window", "addEventListener", "HTMLElement", "customElements", "CSSStyleSheet", "requestAnimationFrame", "localStorage"];
 
-/** The window's names become ours for the time of a test. */
+/** Make the window's properties global for the duration of a test. */
 function page(t, { without = [] } = {}) {
   const window = new Window({ url: "http://here.test/" });
   const before = Object.fromEntries(NAMES.map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)]));
@@ -160,7 +160,7 @@ test("dots: shape, word and state, in one frame for all of them", async (t) => {
   assert.equal(bo.getAttribute("status"), "busy");
   assert.equal(others[4_999].getAttribute("status"), "busy");
   assert.equal(others[0].shadowRoot.querySelectorAll("img").length, 0);
-  // Not connected for a while: pale, not offline.
+  // Without a connection for a while: stale, not offline.
   t.mock.method(Math, "random", () => 0.999);
   socket().end(1006);
   await pass(2_000);
@@ -168,7 +168,7 @@ test("dots: shape, word and state, in one frame for all of them", async (t) => {
   assert.equal(mark.className, "busy stale");
   assert.equal(mark.getAttribute("aria-label"), "do not disturb (last known)");
   assert.ok(bo.hasAttribute("stale"));
-  // Another person in the same dot, then nobody.
+  // Another user in the same dot, then none.
   bo.setAttribute("user", "chen");
   paint();
   assert.equal(mark.className, "unknown");
@@ -209,7 +209,7 @@ test("a dot that comes with a status keeps it, as last known, until there is wor
   socket().say({ type: "presence.status", ...status("bo") });
   paint();
   assert.equal(look(bo), "online");
-  // What it came with was about somebody else.
+  // The rendered status belonged to another user.
   bo.setAttribute("user", "dara");
   paint();
   assert.equal(look(bo), "unknown");

@@ -1,12 +1,12 @@
-/** A socket without a network, tokens, and locks for "tabs" in one process. */
+/** Fakes: sockets without a network, tokens, and locks for several "tabs" in one process. */
 import { Herenow } from "../build/index.js";
 
-// One clock for all: the one that is moved.
+// The monotonic clock follows the mocked Date.
 performance.now = () => Date.now();
 
 export const URL_ = "ws://here.test/ws/presence";
 
-/** Whatever was promised has happened. Real time, for the clock may be a mock. */
+/** Wait until pending promises are resolved. Uses setImmediate, because timers may be mocked. */
 export const settled = async () => {
   for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
 };
@@ -16,7 +16,7 @@ export function token({ sub = "ana", ttl = 3600, n = 0 } = {}) {
   return `${part({ alg: "HS256" })}.${part({ sub, exp: Date.now() / 1000 + ttl, n })}.x`;
 }
 
-/** A class of sockets that keeps its instances. */
+/** A fake WebSocket class that keeps its instances. */
 export function sockets() {
   return class FakeSocket {
     static all = [];
@@ -41,7 +41,7 @@ export function sockets() {
     close() {
       this.readyState = 3;
     }
-    // The server's side.
+    // The server's side
     welcome(more = {}) {
       this.readyState = 1;
       this.say({
@@ -73,7 +73,7 @@ export function status(user, status = "online", as_of = Date.now(), more = {}) {
   return { user_id: user, status, since: 1, last_seen: null, custom_status: null, platforms: ["web"], as_of, ...more };
 }
 
-/** A client on a fake socket, welcomed unless told otherwise, with its clock in our hands. */
+/** A client on a fake socket with mocked timers; connected unless `welcome` is false. */
 export async function client(t, options = {}, { welcome = true, now = 1_700_000_000_000 } = {}) {
   t.mock.timers.enable({ apis: ["setTimeout", "Date"], now });
   const Sockets = options.WebSocket ?? sockets();
@@ -90,7 +90,7 @@ export async function client(t, options = {}, { welcome = true, now = 1_700_000_
   return { here, Sockets, states, pass, socket: () => Sockets.last };
 }
 
-/** `navigator.locks`, as much as is used: queues, abort, steal. */
+/** The part of `navigator.locks` that is used: queues, abort, steal. */
 export class FakeLocks {
   #queues = new Map();
   request(name, options, callback) {

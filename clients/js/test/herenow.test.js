@@ -1,4 +1,4 @@
-/** What an application sees: watching, choosing, typing. */
+/** The public client: watching, setting the status, typing. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** One connection: coming, beating, ending, coming back. A fake socket and a clock that is moved. */
+/** One connection: connecting, heartbeats, closing, reconnecting. Uses a fake socket and mocked timers. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { client, settled, sockets, status, token } from "./fakes.js";

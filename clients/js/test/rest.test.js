@@ -1,4 +1,4 @@
-/** REST: what is sent, and what becomes of every kind of answer. */
+/** REST: the requests sent, and the result of every kind of response. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Rest, RestError } from "../build/rest.js";

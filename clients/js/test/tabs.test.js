@@ -1,4 +1,4 @@
-/** Several tabs: clients in one process that share locks and a channel. The clock is moved, the messages are real. */
+/** Several tabs: clients in one process that share locks and a channel. Timers are mocked, messages are real. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Herenow } from "../build/index.js";
@@ -17,7 +17,7 @@ function browser(t, { locks = new FakeLocks() } = {}) {
     await pass(0);
     return here;
   };
-  // A message between tabs takes a turn of the real loop, whatever the clock says.
+  // A message between tabs takes an iteration of the real event loop, whatever the mocked time is.
   const pass = async (ms) => {
     t.mock.timers.tick(ms);
     for (let turn = 0; turn < 6; turn++) await new Promise((resolve) => setImmediate(resolve)), await settled();
@@ -125,7 +125,7 @@ test("a tab that comes while there is no connection shows what was known as stal
   await pass(30_000);
   Sockets.last.welcome();
   await pass(20);
-  // The clock of the next node is behind.
+  // The clock of the next node is behind the first one's.
   Sockets.last.say({ type: "presence.statuses", statuses: [status("bo", "away", Date.now() - 60_000)], id: "w2" });
   await pass(0);
   assert.deepEqual(seen, [["online", true], ["away", false]]);
@@ -171,7 +171,7 @@ test("a choice finds out that the tab with the socket is asleep", async (t) => {
   await pass(20);
   assert.equal(two.state.phase, "connected");
   const name = `herenow ${URL_}?device_id=browser&platform=web ana`;
-  // Its lock goes to somebody who says nothing: that is what a sleeping tab looks like to the others.
+  // The lock goes to a holder that sends nothing, like a sleeping tab.
   void locks.request(name, { steal: true }, () => new Promise(() => {})).catch(() => {});
   await pass(0);
   one.close();
@@ -189,7 +189,7 @@ test("a choice finds out that the tab with the socket is asleep", async (t) => {
 test("a tab that robs at the moment its turn comes ends up leading", async (t) => {
   const granted = [];
   const rejected = [];
-  // As a browser may order it: both requests of one tab are granted, then the first is told that it was robbed.
+  // An order that browsers allow: both requests of one tab are granted, then the first learns that its lock was stolen.
   const locks = { request: (_name, _how, hold) => new Promise((_, reject) => (granted.push(hold), rejected.push(reject))) };
   const { Sockets, tab, pass } = browser(t, { locks });
   const here = await tab();
@@ -243,7 +243,7 @@ test("a tab that leaves takes its wishes along", async (t) => {
 test("a leader that does not answer is robbed, and steps back when it wakes", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const asleep = new FakeLocks();
-  // Somebody holds the lock and says nothing: a tab that its phone has put to sleep.
+  // The lock is held by a tab that sends nothing: the phone has put it to sleep.
   Object.defineProperty(globalThis, "navigator", { value: { locks: asleep }, configurable: true });
   const url = `${URL_}?device_id=browser&platform=web`;
   const sleeper = asleep.request(`herenow ${url} ana`, {}, () => new Promise(() => {}));
@@ -343,7 +343,7 @@ test("a tab that fell silent is forgotten, and comes back by speaking", async (t
   one.watch(["bo"], () => {});
   await pass(20);
   await pass(20);
-  // A crashed tab says nothing more: here, one that never existed.
+  // A crashed tab sends nothing any more; here it never existed.
   const channel = new BroadcastChannel(`herenow ${URL_}?device_id=browser&platform=web ana`);
   t.after(() => channel.close());
   channel.postMessage({ tab: "crashed", wants: { users: ["ghost"], rooms: [], contacts: false } });

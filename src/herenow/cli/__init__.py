@@ -1,10 +1,10 @@
-"""The commands an operator types; each in its own file, all of them thin.
+"""The commands of the `herenow` program, one thin module each.
 
-What they share is here: one sentence on stderr instead of a traceback, and three exit codes. 0: done. 1: a
-problem was found, or a service is away. 2: wrong usage or configuration.
+Errors are one sentence on stderr instead of a traceback. Exit codes: 0 done; 1 a problem was found or a service is
+unavailable; 2 wrong usage or configuration.
 
-A command's file is imported when the command is asked for, and takes what is heavy inside its functions: nobody who mints
-a token waits for a terminal's colours or an HTTP client.
+A module is imported only when its command is run, and imports heavy packages inside its functions: `herenow token` must
+not wait for rich or an HTTP client.
 """
 
 from importlib import import_module
@@ -16,14 +16,10 @@ from herenow.errors import ConfigurationError, HerenowError, ProtocolError
 
 
 class _ServiceUnavailable(click.ClickException):
-    """A service is out of reach."""
-
     exit_code = 1
 
 
 class _WrongUsage(click.ClickException):
-    """A setting or an argument is wrong."""
-
     exit_code = 2
 
 
@@ -37,7 +33,7 @@ COMMANDS = {
     "top": "top:top",
     "doctor": "doctor:doctor",
 }
-"""Name → the module or package beside this one, and the name of the command in it."""
+"""Command name → module in this package, and the attribute that holds the command."""
 
 
 class _Commands(click.Group):
@@ -65,4 +61,4 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="herenow")
 def main() -> None:
-    """herenow: who is here now, and who may know it?"""
+    """A self-hosted presence server: who is here now, and who may know it."""

@@ -1,4 +1,4 @@
-"""`python -m herenow.cli` does what `herenow` does, where the script is not on the path."""
+"""`python -m herenow.cli` is the same as `herenow`, for environments without the script on the path."""
 
 from herenow.cli import main
 

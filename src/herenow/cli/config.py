@@ -1,4 +1,4 @@
-"""`herenow config`: what is in force, and why."""
+"""`herenow config`: the settings in force and where each value comes from."""
 
 import click
 from rich.console import Console
@@ -7,13 +7,13 @@ from rich.table import Table
 from herenow.cli.flags import with_settings
 from herenow.settings import Settings
 
-PIPED_WIDTH = 200  # columns, where there is no terminal: nothing should be cut for grep
+PIPED_WIDTH = 200  # columns without a terminal: wide enough that grep finds whole rows
 
 
 @click.command()
 @with_settings()
 def config(settings: Settings) -> None:
-    """Show every setting with its default, unit, value in force and where that comes from."""
+    """Show all settings: current value, default, unit and source."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPED_WIDTH)

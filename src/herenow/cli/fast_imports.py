@@ -1,6 +1,6 @@
-"""Faster imports for commands that run a node: much of a start is importing.
+"""Faster imports for commands that run a node, where imports are a large part of the start time.
 
-It changes how the whole process imports, which only a program of its own may do.
+This changes global state of the process, so only programs may use it, not libraries.
 """
 
 import gc
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def fast_imports() -> Iterator[None]:
-    """Import the composition root within this."""
-    # What modules are made of stays: the collector would walk it again and again and find nothing.
+    """Context manager to import the composition root in."""
+    # Objects that imports create live as long as the process: collecting garbage meanwhile only costs time.
     gc.disable()
     try:
         _structlog_without_rich()
@@ -22,10 +22,10 @@ def fast_imports() -> Iterator[None]:
 
 
 def _structlog_without_rich() -> None:
-    """If it can, structlog imports rich for tracebacks that show the local variables of every call: tokens and secrets are
-    among them, so nobody here asks for one. A name that stands for None cannot be imported, as Python documents."""
+    """Import structlog without rich. structlog imports rich, if present, for tracebacks with local variables; we never use
+    those, because they could log tokens and secrets. A module set to None in `sys.modules` cannot be imported."""
     if sys.modules.setdefault("rich", None) is None:  # type: ignore[arg-type] # typeshed knows only modules
         try:
-            import structlog  # noqa: F401 - from here on it is there, and knows no rich
+            import structlog  # noqa: F401 - later imports find it loaded, without rich
         finally:
             del sys.modules["rich"]

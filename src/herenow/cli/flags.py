@@ -1,7 +1,6 @@
-"""Every setting is a flag, without anybody writing it down twice.
+"""Command-line flags generated from the settings.
 
-Flags are handed on as text: what is allowed is said once, in the settings, and a wrong flag gets the same
-sentence as a wrong variable.
+Flags are passed on as text and validated by the settings, so a wrong flag and a wrong variable give the same error.
 """
 
 import functools
@@ -16,7 +15,7 @@ from herenow.settings.model import about, unit_of
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command flags for these settings (none named: for all) and call it with `settings`."""
+    """Decorator: add flags for the named settings (default: all) and pass the loaded `settings` to the command."""
     chosen = names or tuple(Settings.model_fields)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,7 +1,6 @@
-"""`herenow import`: the graph from a file, in batches, with a bar.
+"""`herenow import`: reads relations from a file and writes them to the ledger in batches, with a progress bar.
 
-A batch is written whole or not at all, and putting an edge twice is harmless: after a bad line, fix it and run
-the same import again.
+A batch is one transaction and repeated rows are harmless: after a bad line, fix it and run the same import again.
 """
 
 import asyncio
@@ -20,17 +19,17 @@ from herenow.ports import RelationRow
 from herenow.settings import Settings
 from herenow.wire.relation_rows import BadRow, parse_csv, parse_ndjson, relations_elsewhere
 
-BATCH = 5_000  # rows per transaction: short enough that a running node's own writes hardly wait
+BATCH = 5_000  # rows per transaction: short enough that the writes of a running node hardly wait
 
 
 @click.command("import")
 @click.argument("file", type=click.File("rb"))
 @with_settings("ledger")
 def import_(settings: Settings, file: BinaryIO) -> None:
-    """Import follows, contacts and rooms from FILE ("-" is standard input).
+    """Import follows, contacts and rooms from a file.
 
-    CSV lines are kind,a,b[,until]; NDJSON lines are objects with these keys. The kind is follow, contact or room
-    (then a is the room and b the member).
+    FILE is a path, or "-" for standard input. CSV lines are kind,a,b[,until]; NDJSON lines are objects with these keys.
+    The kind is follow (a follows b), contact or room (a is the room, b the member).
     """
     with _bar() as bar:
         task = bar.add_task("rows", total=_size(file))
@@ -75,7 +74,7 @@ def _all_good(batch: list[RelationRow | BadRow], written: int, settings: Setting
 
 
 def _parsed(name: str, lines: Iterator[bytes]) -> Iterator[RelationRow | BadRow]:
-    """By the file's ending; where that says nothing, a first line that opens a brace is JSON."""
+    """Parse by the file's suffix; without a known one, as NDJSON if the first line starts with a brace, else as CSV."""
     suffix = Path(name).suffix.lower()
     if suffix == ".csv":
         return parse_csv(lines)
@@ -92,7 +91,7 @@ def _counting(file: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]
 
 
 def _size(file: BinaryIO) -> int | None:
-    """Bytes; None for a pipe, which shows a bar without an end."""
+    """The size in bytes; None for a pipe, whose progress bar has no end."""
     try:
         return os.fstat(file.fileno()).st_size or None
     except OSError:

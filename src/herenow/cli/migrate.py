@@ -1,4 +1,4 @@
-"""`herenow migrate`: brings the ledger's schema up to date, on purpose and before the nodes need it."""
+"""`herenow migrate`: brings the ledger's schema up to date, before nodes start on it."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ from herenow.settings import Settings
 @click.command()
 @with_settings("ledger")
 def migrate(settings: Settings) -> None:
-    """Bring the ledger's schema up to date."""
+    """Migrate the database schema to the newest version."""
     before, after = asyncio.run(_migrate(settings.ledger))
     if before == after:
         click.echo(f"The ledger is up to date ({after}).")

@@ -1,7 +1,6 @@
-"""Reads a running node's stats over HTTP, for commands that watch nodes: an answer, or one sentence why there is none.
+"""Reads the stats of running nodes over HTTP, for `herenow top` and `herenow doctor`.
 
-On this machine no token is needed; for other machines it is given, or made with the secret in force for a few minutes. What
-the numbers mean is decided by the callers.
+A node on this machine needs no token. For other machines the token is given, or minted with the configured secret.
 """
 
 from __future__ import annotations
@@ -26,39 +25,39 @@ if TYPE_CHECKING:
     from herenow.api.ops.stats import Stats
 
 DEADLINE = 4.0
-"""Seconds for an answer: longer than a node waits for its own workers."""
+"""Seconds to wait for a response: longer than a node waits for its own workers."""
 
 TTL = 300.0
-"""Seconds that a token made for this lives."""
+"""Lifetime in seconds of a token minted here."""
 
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104 - where we ask, not where we listen
 
 Token = Callable[[str], str | None]
-"""For a URL; None: without one."""
+"""Node URL → the token to send, None for a request without one."""
 
 
 class NoAnswer(Enum):
-    """Why there is no answer."""
+    """Why a node sent no stats."""
 
     AWAY = auto()
-    """Nobody is there, or does not answer: it may be back."""
+    """It is not running or does not respond: a retry may succeed."""
     REFUSED = auto()
-    """Asking again the same way will not help."""
+    """A retry of the same request will not succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """One node's answer."""
+    """The stats of one node, or the reason why there are none."""
 
     url: str
     stats: Stats | None = None
     sentence: str = ""
-    """Why there are no numbers."""
+    """The reason as a sentence, if `stats` is None."""
     why: NoAnswer | None = None
 
 
 async def ask_nodes(client: httpx2.AsyncClient, urls: Sequence[str], token: Token) -> list[NodeAnswer]:
-    """In the order of the URLs, each within `DEADLINE`."""
+    """Read the stats of all nodes at once; results are in the order of `urls`. Each request may take `DEADLINE` seconds."""
     return list(await asyncio.gather(*(ask_node(client, url, token) for url in urls)))
 
 
@@ -83,7 +82,7 @@ async def ask_node(client: httpx2.AsyncClient, url: str, token: Token) -> NodeAn
 
 
 def _unreached(url: str, error: Exception) -> NodeAnswer:
-    """A certificate that is not trusted will not be later."""
+    """A wrong certificate or unknown host name counts as refused: a retry would not help."""
     said = str(error)
     if "certificate" in said.lower():
         return NodeAnswer(url, sentence=f"{url} has a certificate that is not trusted here.", why=NoAnswer.REFUSED)
@@ -125,11 +124,12 @@ def _code(answer: httpx2.Response) -> str:
         return str(answer.status_code)
 
 
-# --- Where, and with what
+# --- Addresses, certificates, tokens
 
 
 def checked_url(text: str) -> str:
-    """As it is asked, without what may follow the host. Raises `ConfigurationError`."""
+    """Normalise a node's address: add `http://`, remove the path of the dashboard or stats and the query. Raises
+    `ConfigurationError` if it is not an HTTP address."""
     url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
@@ -143,13 +143,13 @@ def checked_url(text: str) -> str:
 
 
 def own_url(settings: Settings) -> str:
-    """Of the node that runs here with these settings."""
+    """The address of the node that runs on this machine with these settings."""
     host = ANYWHERE.get(settings.host, f"[{settings.host}]" if ":" in settings.host else settings.host)
     return f"{'http' if settings.tls_cert is None else 'https'}://{host}:{settings.port}"
 
 
 def own_certificate(settings: Settings) -> ssl.SSLContext | bool:
-    """How to verify the node of these settings, which is asked by another name than its certificate's."""
+    """The `verify` argument for the local node: trust its configured certificate, whatever host name that is for."""
     if settings.tls_cert is None:
         return True
     try:
@@ -161,7 +161,7 @@ def own_certificate(settings: Settings) -> ssl.SSLContext | bool:
 
 
 def tokens(settings: Settings, given: str | None) -> Token:
-    """The one that was given; without one none for this machine, and for others one of our own if there is a secret."""
+    """Choose a token per URL: `given` if set; else none for this machine; else one minted with the secret, if any."""
     from herenow.api.http.peers import is_loopback
 
     def token(url: str) -> str | None:

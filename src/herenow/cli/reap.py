@@ -1,7 +1,7 @@
-"""`herenow reap`: a process that decides who is due, and has no socket.
+"""`herenow reap`: a process without sockets that handles expired timeouts of users (grace, mode, idle).
 
-Nodes do that too, unless `reap = off` tells them not to. A reaper of its own takes the work off them where many graces,
-modes and idlenesses end at once, and several reapers divide the shards by themselves or as they are told.
+Nodes do that too unless `reap = off`. Separate reapers take the load off nodes when many timeouts end at once. Several
+reapers divide the shards among themselves, or by the flags given here.
 """
 
 import math
@@ -15,21 +15,21 @@ from herenow.errors import ConfigurationError
 from herenow.settings import Settings
 
 SHORTEST, LONGEST = 0.05, 60.0
-"""Seconds between two looks: fewer would keep the store busy, more would end everything late."""
+"""Allowed seconds between two polls: shorter ones load the store, longer ones process timeouts late."""
 
 LARGEST = 10_000
-"""Users in one answer of the store: more would keep it from others for too long."""
+"""Most users in one reply of the store: more would block the store for too long."""
 
 
 @click.command()
-@click.option("--shards", metavar="LIST", help="Only these shards, like 0-7 or 0,3,8-11.")
-@click.option("--shard-id", metavar="N", help="Only this shard.")
-@click.option("--all-shards", is_flag=True, help="All shards, which is the default.")
+@click.option("--shards", metavar="LIST", help="Process only these shards, for example 0-7 or 0,3,8-11.")
+@click.option("--shard-id", metavar="N", help="Process only this shard.")
+@click.option("--all-shards", is_flag=True, help="Process all shards (default).")
 @click.option(
-    "--poll-interval", metavar="SECONDS", default="1.0", show_default=True, help="Pause at most between two looks."
+    "--poll-interval", metavar="SECONDS", default="1.0", show_default=True, help="Longest pause between two polls."
 )
 @click.option(
-    "--batch-size", metavar="N", default="500", show_default=True, help="Users of one shard decided at a time."
+    "--batch-size", metavar="N", default="500", show_default=True, help="Users of one shard to process at a time."
 )
 @with_settings(
     "secret",
@@ -63,7 +63,10 @@ def reap(
     poll_interval: str,
     batch_size: str,
 ) -> None:
-    """Decide who is due (graces, idleness, modes that end) beside the nodes of a Redis engine."""
+    """Process expired timeouts in a separate process.
+
+    Timeouts are reconnect windows, inactivity, and modes that end. Nodes process them too, unless reap = off. Needs a
+    Redis or Valkey engine."""
     with fast_imports():
         from herenow.app import reap as run
         from herenow.node import Reaping
@@ -77,7 +80,7 @@ def reap(
 
 
 def _chosen(shards: str | None, shard_id: str | None, *, all_shards: bool, count: int) -> frozenset[int] | None:
-    """None: all of them."""
+    """The shards that the flags select; None for all."""
     if (shards is not None) + (shard_id is not None) + all_shards > 1:
         raise ConfigurationError("--shards, --shard-id and --all-shards say the same in three ways: give one of them.")
     if shard_id is not None:

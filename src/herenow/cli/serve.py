@@ -1,7 +1,7 @@
-"""`herenow serve`: a node, or several of them on one port. Flags become settings; the composition root does the rest.
+"""`herenow serve`: a node, or several worker processes on one port.
 
-With `--workers` this process only supervises: it starts itself again, once per worker, with the same words and one more
-that says where to find it. So a worker started later, after SIGHUP too, has the program and the settings of that moment.
+With `--workers` this process only supervises: it starts the same command line once per worker, plus a flag with the
+descriptor of the supervisor's socket. A worker started later (also by SIGHUP) uses the program and settings of that time.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from herenow.settings import Settings
 
 
 @click.command()
-@click.option("--demo", is_flag=True, help="Add a few people who follow each other, and print a link to try it.")
+@click.option("--demo", is_flag=True, help="Add a few users who follow each other, and print a link to a demo page.")
 @click.option("--link", type=int, hidden=True, help="For workers: the descriptor that leads to the supervisor.")
 @with_settings()
 @click.pass_context
@@ -47,7 +47,7 @@ def _work(settings: Settings, link: int) -> int:
         return work(settings, link)
     except Unavailable as error:
         click.echo(f"Error: {error}", err=True)
-        return os.EX_TEMPFAIL  # the supervisor knows then that it is not the worker's fault
+        return os.EX_TEMPFAIL  # lets the supervisor see that a service, not the worker, is at fault
 
 
 def _supervise(settings: Settings) -> int:

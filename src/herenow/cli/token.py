@@ -1,4 +1,4 @@
-"""`herenow token`: a token signed with the secret in force, for scripts and for trying things out."""
+"""`herenow token`: prints a token signed with the configured secret, for scripts and experiments."""
 
 import time
 
@@ -13,11 +13,11 @@ from herenow.transport.auth import SERVICE, Expected, mint
 
 @click.command()
 @click.argument("user")
-@click.option("--scope", type=click.Choice([SERVICE]), help="What the token may do besides being the user.")
-@click.option("--ttl", type=float, default=3600.0, show_default=True, help="Seconds until it expires.")
+@click.option("--scope", type=click.Choice([SERVICE]), help="Make a service token, for the endpoints of back ends.")
+@click.option("--ttl", type=float, default=3600.0, show_default=True, help="Seconds until the token expires.")
 @with_settings("ledger", "secret", "token_max_ttl", "jwks_url", "jwks_file", "jwt_issuer", "jwt_audience")
 def token(settings: Settings, user: str, scope: str | None, ttl: float) -> None:
-    """Print a token for USER."""
+    """Print a token for a user."""
     if not 0 < ttl <= settings.token_max_ttl:
         raise ConfigurationError(
             f"--ttl = {ttl:g} is not allowed: it must be greater than 0 and at most token_max_ttl, "

@@ -1,7 +1,7 @@
 """The Python SDK: live presence over a WebSocket (`Herenow`), and REST for back ends (`Rest`, `AsyncRest`, `mint`).
 
-It knows the wire and nothing else of the server, and imports nothing heavy: a back end can use it without paying for a
-presence server. The protocol's promises on the client's side are in `spec/`.
+It imports `wire` and `errors` but nothing else of the server, so that a back end does not load a presence server. The
+rules that every client follows are in `spec/`.
 """
 
 from herenow.client.errors import Closed, HerenowError, ProtocolError, RestError, Unavailable

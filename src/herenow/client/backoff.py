@@ -1,7 +1,7 @@
-"""When to come back, and whether at all. Pure; the rules are rows in `spec/vectors/backoff.json` and `closes.json`.
+"""Whether to reconnect after a close, and how long to wait. Pure; tested by `spec/vectors/backoff.json` and `closes.json`.
 
-Full jitter: a random moment below a bound that doubles, so that those who lost their node together do not return
-together. A time that the server asks for comes before that. The floor keeps a lucky zero from being a busy loop.
+Full jitter: a random delay below a bound that doubles, so that clients that lost the same node do not reconnect at the
+same moment. A wait that the server requests is added. The floor prevents a busy loop when the random delay is near zero.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import re
 from enum import Enum
 
 FIRST = 2_000  # ms: the first bound
-LAST = 30_000  # ms: the bound grows no further
-FLOOR = 100  # ms
-SLOWLY = 4  # doublings after which the bound is LAST
-LONGEST = 3_600_000  # ms: what a server may ask for
+LAST = 30_000  # ms: the largest bound
+FLOOR = 100  # ms: the shortest delay
+SLOWLY = 4  # failures from which on the bound is LAST
+LONGEST = 3_600_000  # ms: the longest wait that a server may request
 REFUSALS = 3
-"""Tokens refused one after the other: a fourth would be, too."""
+"""Refused tokens in a row after which the client stops trying."""
 
 
 class Verdict(Enum):
     RETRY = "retry"
     SLOWLY = "slowly"
-    """As after many failures."""
+    """Retry with the largest bound, as after many failures."""
     TOKEN = "token"  # noqa: S105 - a word, not a secret
-    """With a token that is not the refused one."""
+    """Retry with another token than the refused one."""
     STOP = "stop"
-    """Not by itself."""
+    """Do not reconnect automatically."""
 
 
 _VERDICTS = {1000: Verdict.STOP, 4400: Verdict.STOP, 4401: Verdict.TOKEN, 4409: Verdict.STOP, 4429: Verdict.SLOWLY}
@@ -33,13 +33,13 @@ _RETRY_AFTER = re.compile(r"retry_after_ms=([0-9]+)")
 
 
 def delay(failures: int, random: float, retry_after: int = 0) -> int:
-    """Milliseconds to wait before the try after `failures` of them; `random` is from [0, 1)."""
+    """Milliseconds to wait before the next attempt after `failures` failed ones; `random` is in [0, 1)."""
     bound = LAST if failures >= SLOWLY else FIRST * 2**failures
     return max(FLOOR, retry_after + int(random * bound))
 
 
 def after_close(code: int | None) -> Verdict:
-    """None: it ended without a close frame, or never began."""
+    """How to react to a close code; None if the connection ended without a close frame or was never opened."""
     return Verdict.RETRY if code is None else _VERDICTS.get(code, Verdict.RETRY)
 
 
@@ -48,6 +48,6 @@ def counted(failures: int, verdict: Verdict) -> int:
 
 
 def retry_after(reason: str) -> int:
-    """Milliseconds that the reason of a close asks for; at most an hour."""
+    """Milliseconds to wait as requested in a close reason (`retry_after_ms=…`), at most `LONGEST`; 0 if absent."""
     found = _RETRY_AFTER.search(reason)
     return 0 if found is None else min(int(found[1]), LONGEST)

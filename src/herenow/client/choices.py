@@ -1,4 +1,4 @@
-"""What a person chooses, as a frame. Pure; the rules are rows in `spec/vectors/choices.json`."""
+"""The `presence.set` frame for a mode and custom status. Pure; tested by `spec/vectors/choices.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from herenow.wire.frames import SetFrame
 
 Until: TypeAlias = int | str | datetime | None
-"""Epoch milliseconds, RFC 3339 with a zone, or a datetime with one; None: no end."""
+"""An end time: epoch milliseconds, an RFC 3339 string with a time zone, or an aware datetime. None: no end."""
 
 
 def set_frame(
@@ -20,7 +20,7 @@ def set_frame(
     emoji: str | UnsetType | None = UNSET,
     until: Until = None,
 ) -> SetFrame:
-    """What is not mentioned stays as it is; a text and emoji that are empty clear the custom status."""
+    """Parameters that are left out stay unchanged on the server. Empty `text` and `emoji` clear the custom status."""
     end = instant(until)
     ends_mode = mode not in (None, "auto") and end is not None
     return SetFrame(
@@ -31,7 +31,7 @@ def set_frame(
 
 
 def instant(until: Until) -> int | str | None:
-    """As the server reads it."""
+    """`until` in the wire format: a datetime becomes epoch milliseconds. Raises `ValueError` for a naive datetime."""
     if not isinstance(until, datetime):
         return until
     if until.tzinfo is None:

@@ -1,10 +1,10 @@
-"""What a client raises.
+"""The exceptions of the client.
 
 HerenowError
-├── ProtocolError    the server refused something; carries its public code
-│   └── RestError    the same by REST, with the HTTP status
-├── Unavailable      no connection, or no answer: try again
-└── Closed           the connection has ended for good: signed out, or a token that is refused
+├── ProtocolError    the server refused a request; carries its public code
+│   └── RestError    the same over REST, with the HTTP status
+├── Unavailable      no connection or no response: retry
+└── Closed           the connection is closed and will not be reopened: signed out, or the token was refused
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ __all__ = ["Closed", "HerenowError", "ProtocolError", "RestError", "Unavailable"
 
 
 class Closed(HerenowError):  # noqa: N818 - reads as what it is
-    """`code` is the close code: 4401 the token, 4409 signed out, 4400 malformed, 1000 `bye`."""
+    """The connection is closed for good. `code` is the close code: 4401 token refused, 4409 signed out, 4400 malformed
+    frame, 1000 `bye`; None if there was no close frame."""
 
     def __init__(self, code: int | None, reason: str) -> None:
         super().__init__(code, reason)
@@ -27,8 +28,10 @@ class Closed(HerenowError):  # noqa: N818 - reads as what it is
 
 
 class RestError(ProtocolError):
+    """The server refused a REST request. `code` is its public error code, `status` the HTTP status."""
+
     def __init__(self, code: str, message: str, status: int, retry_after: float | None) -> None:
         super().__init__(code, message)
         self.status = status
         self.retry_after = retry_after
-        """Seconds, where the server says so."""
+        """Seconds to wait before a retry; None if the server sent none."""

@@ -1,8 +1,7 @@
-"""Whom do we watch? The difference between what is wanted and what the server was told, as frames.
+"""Subscriptions: computes the frames that bring the server from the subscriptions sent so far to the wanted ones.
 
-Level-triggered: whoever wants something else says all of what they want, and `frames` answers with what is left to say. A
-new connection has been told nothing, so resubscribing is the same difference. Pure: no timer, no socket. The rules are
-rows in `spec/vectors/interest.json`.
+Level-triggered: `want` takes the complete wanted set, `frames` returns the difference. On a new connection nothing has
+been sent, so resubscribing is the same computation. Pure: no timer, no socket. Tested by `spec/vectors/interest.json`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from herenow.wire.server_frames import AnyDeniedFrame, ServerFrame
 from herenow.wire.shapes import ErrorFrame
 
 OVERHEAD = 200
-"""Bytes of a frame that are not ids, at the most."""
+"""Upper bound of the bytes of a frame other than its ids."""
 
 
 class Wants(Struct, frozen=True):
@@ -30,68 +29,70 @@ class Interest:
         self._wants = Wants()
         self._number = 0
         self._denied: dict[str, str] = {}
-        self._told: dict[str, None] = {}
+        self._sent: dict[str, None] = {}
+        """Users in the subscribe frames of this connection."""
         self._leaving: dict[str, None] = {}
-        """No longer wanted, and the server does not know yet. Who is wanted again meanwhile needs a new answer."""
-        self._told_rooms: dict[str, None] = {}
-        self._told_contacts = False
-        self._asked: dict[object, list[str] | None] = {}
-        """Frames that have no answer yet, and whom they named; None: the contacts."""
+        """No longer wanted, unsubscribe not sent yet. A user wanted again meanwhile is subscribed anew: the caller dropped
+        the known status and needs the server to send it again."""
+        self._sent_rooms: dict[str, None] = {}
+        self._sent_contacts = False
+        self._unanswered: dict[object, list[str] | None] = {}
+        """Subscribe frames without a response: frame id → users in it, None for the contacts."""
 
     def want(self, wants: Wants) -> None:
         self._wants = wants
         wanted = set(wants.users)
-        for user in [user for user in self._told if user not in wanted]:
-            del self._told[user]
+        for user in [user for user in self._sent if user not in wanted]:
+            del self._sent[user]
             self._denied.pop(user, None)
             self._leaving[user] = None
 
     def reset(self) -> None:
-        """A new connection."""
-        for told in (self._told, self._leaving, self._told_rooms, self._asked, self._denied):
-            told.clear()
-        self._told_contacts = False
+        """Call this for each new connection: nothing has been sent on it."""
+        for known in (self._sent, self._leaving, self._sent_rooms, self._unanswered, self._denied):
+            known.clear()
+        self._sent_contacts = False
 
     def again(self, users: Iterable[str]) -> None:
-        """Those who were denied are asked for once more."""
+        """Subscribe once more to those of `users` that the server denied."""
         for user in list(users):
             if self._denied.pop(user, None) is not None:
-                self._told.pop(user, None)
+                self._sent.pop(user, None)
 
     def frames(self, size: int) -> list[Frame]:
-        """What is left to say; `size` is the largest frame the server takes, in bytes."""
-        return [*self._contacts(), *self._leave(size), *self._watch(size), *self._rooms()]
+        """The frames to send now; they count as sent. `size` is the largest frame the server accepts, in bytes."""
+        return [*self._contacts(), *self._unsubscribe(size), *self._subscribe(size), *self._rooms()]
 
     def hear(self, frame: ServerFrame) -> bool:
-        """Every frame of the server comes by here; True: a question failed and `frames` will ask it again."""
+        """Process any frame of the server. True if it refused a subscribe frame; the next `frames` sends that one again."""
         if isinstance(frame, AnyDeniedFrame):
             self._denied |= {denied.target_user_id: denied.reason for denied in frame.all}
         frame_id = getattr(frame, "id", UNSET)
-        if frame_id not in self._asked:
+        if frame_id not in self._unanswered:
             return False
-        users = self._asked.pop(frame_id)
+        users = self._unanswered.pop(frame_id)
         if not isinstance(frame, ErrorFrame):
             return False
         if users is None:
-            self._told_contacts = False
+            self._sent_contacts = False
         for user in users or ():
-            self._told.pop(user, None)
+            self._sent.pop(user, None)
         return True
 
     def _contacts(self) -> Iterator[Frame]:
         wanted = self._wants.contacts
-        if wanted == self._told_contacts:
+        if wanted == self._sent_contacts:
             return
-        self._told_contacts = wanted
+        self._sent_contacts = wanted
         if wanted:
-            yield SubscribeFrame(contacts=True, id=self._ask(None))
+            yield SubscribeFrame(contacts=True, id=self._new_frame_id(None))
         else:
-            self._told.clear()  # leaving the contacts may take along people who are wanted by name
+            self._sent.clear()  # unsubscribing from contacts may also end subscriptions by user id: send those again
             yield UnsubscribeFrame(contacts=True)
 
-    def _leave(self, size: int) -> Iterator[Frame]:
+    def _unsubscribe(self, size: int) -> Iterator[Frame]:
         if self._wants.contacts:
-            return  # who is watched by name and is a contact too would be lost to the contacts
+            return  # unsubscribing a user who is also a contact would remove the user from the contacts subscription
         wanted = set(self._wants.users)
         left = [user for user in self._leaving if user not in wanted]
         self._leaving.clear()
@@ -100,26 +101,26 @@ class Interest:
         if left:
             self.again([user for user, why in self._denied.items() if why == "too_many_subscriptions"])
 
-    def _watch(self, size: int) -> Iterator[Frame]:
-        for users in _chunks([user for user in self._wants.users if user not in self._told], size):
-            self._told |= dict.fromkeys(users)
-            yield SubscribeFrame(target_user_ids=list(users), id=self._ask(users))
+    def _subscribe(self, size: int) -> Iterator[Frame]:
+        for users in _chunks([user for user in self._wants.users if user not in self._sent], size):
+            self._sent |= dict.fromkeys(users)
+            yield SubscribeFrame(target_user_ids=list(users), id=self._new_frame_id(users))
 
     def _rooms(self) -> Iterator[Frame]:
         wanted = dict.fromkeys(self._wants.rooms)
-        yield from (RoomCloseFrame(room=room) for room in self._told_rooms if room not in wanted)
-        yield from (RoomOpenFrame(room=room) for room in wanted if room not in self._told_rooms)
-        self._told_rooms = wanted
+        yield from (RoomCloseFrame(room=room) for room in self._sent_rooms if room not in wanted)
+        yield from (RoomOpenFrame(room=room) for room in wanted if room not in self._sent_rooms)
+        self._sent_rooms = wanted
 
-    def _ask(self, users: list[str] | None) -> str:
+    def _new_frame_id(self, users: list[str] | None) -> str:
         self._number += 1
         frame_id = f"w{self._number}"
-        self._asked[frame_id] = users
+        self._unanswered[frame_id] = users
         return frame_id
 
 
 def _chunks(ids: Iterable[str], size: int) -> list[list[str]]:
-    """Lists that fit into a frame, whatever characters there are: three bytes for each of UTF-16's units, quotes, comma."""
+    """Split `ids` into lists that fit a frame of `size` bytes, at up to 3 bytes per UTF-16 unit plus quotes and comma."""
     lists: list[list[str]] = []
     room = 0
     for user in ids:

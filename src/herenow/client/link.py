@@ -1,8 +1,7 @@
-"""One connection that comes back: token, socket, beats, and what to do when it ends.
+"""A WebSocket connection that reconnects: token, socket, heartbeats, subscriptions, back-off.
 
-It keeps the socket alive and passes on what comes through it; what the frames mean is not known here (but for the
-welcome, and for what is needed to subscribe again). Detecting a server that is silently gone is left to the pings of
-`websockets`. No failure of the network is an exception: it is a state.
+It interprets only the welcome frame and the replies to subscriptions; all other frames go to the listener. The pings of
+`websockets` detect a server that disappears silently. A network failure is a `State`, never an exception.
 """
 
 from __future__ import annotations
@@ -28,13 +27,16 @@ from herenow.wire.server_frames import ServerFrame, read_frame
 from herenow.wire.shapes import WelcomeFrame
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None]
-"""A JWT, or what gives one; asked again when it ends. None: nobody is signed in."""
+"""A JWT, or a function (sync or async) that returns one and is called again before the token expires. If it returns None,
+no user is signed in and the client does not connect."""
 
-BATCH = 0.01  # s: what is wanted within it is asked for in one frame
-ANSWER = 10.0  # s: a server that has not answered by then is not there
-STEADY = 10.0  # s: a connection that lived so long is not a failed try
-SPARE = 60.0  # s: a token is renewed so long before its end, or at a fifth of what is left of it
-PATIENCE = 1.0  # s between two tries to renew it, at the least
+BATCH = 0.01  # s: subscriptions requested within this time go out in one frame
+ANSWER = 10.0  # s: without a response by then, the server counts as unreachable
+STEADY = 10.0  # s: after this time a connection resets the count of failures
+SPARE = (
+    60.0  # s: a token is renewed this long before it expires, or when a fifth of its time remains if that is shorter
+)
+PATIENCE = 1.0  # s: shortest time between two attempts to renew the token
 
 _encode = msgspec.json.Encoder().encode
 
@@ -46,7 +48,7 @@ class Listener(Protocol):
 
 
 class Link:
-    """`run` is the whole life of it; the caller runs it in a task of its own."""
+    """Does nothing until `run`, which the caller starts in a task and cancels to end the connection."""
 
     def __init__(self, url: str, token: Token, *, device_id: str | None, platform: str, listener: Listener) -> None:
         self._url = url
@@ -63,18 +65,19 @@ class Link:
         self._refusals = 0
         self._failures = 0
         self._subject: object = None
-        """Whose tokens they are: a link is one person's."""
+        """The `sub` claim of the first token; a token of another user closes the link."""
         self._skew = wall_clock() - steady_clock()
-        """The server's clock less ours, in seconds: a wrong clock here must not end a token early."""
-        self._acted = False
-        self._over: State | None = None
-        """How it ends, if we end it."""
+        """Server time minus `steady_clock`, in seconds: a wrong local clock must not make a token appear expired."""
+        self._was_active = False
+        """The user was active since the last heartbeat."""
+        self._final_state: State | None = None
+        """The state to end with, if this side closes the socket."""
 
     async def run(self) -> State:
-        """Until the connection has ended for good."""
+        """Connect and reconnect until the connection must not be reopened; returns the final `closed` state."""
         self._listener.state_is(State("connecting"))
         while True:
-            ended = await self._once()
+            ended = await self._connect_once()
             verdict = backoff.after_close(ended.code)
             if verdict is Verdict.TOKEN:
                 self._refusals += 1
@@ -82,14 +85,14 @@ class Link:
             if ended.phase == "closed" or verdict is Verdict.STOP or self._refusals > backoff.REFUSALS:
                 return State("closed", ended.code, ended.reason)
             self._failures = backoff.counted(self._failures, verdict)
-            asked = backoff.retry_after(ended.reason)
-            wait = backoff.delay(self._failures, random.random(), asked) / 1000
+            requested = backoff.retry_after(ended.reason)
+            wait = backoff.delay(self._failures, random.random(), requested) / 1000
             self._failures += 1
             self._listener.state_is(State("reconnecting", ended.code, ended.reason, wait))
             await asyncio.sleep(wait)
 
     async def send(self, frame: Frame) -> bool:
-        """False: there is no connection, and it was not sent."""
+        """False if there is no connection; the frame was then not sent."""
         if self._socket is None or self._welcome is None:
             return False
         try:
@@ -104,17 +107,17 @@ class Link:
         self._dirty.set()
 
     def active(self) -> None:
-        """The person did something; goes with the next beat."""
-        self._acted = True
+        """Report user activity with the next heartbeat."""
+        self._was_active = True
 
     async def idle(self) -> None:
-        self._acted = False
+        self._was_active = False
         await self.send(Away())
 
     # One connection
 
-    async def _once(self) -> State:
-        """How it ended; `closed`: there is no use in another try."""
+    async def _connect_once(self) -> State:
+        """Open one connection and serve it until it ends. Returns a `closed` state if a retry is pointless."""
         try:
             token = await self._fresh_token()
         except Exception as error:  # noqa: BLE001 - whatever the application's own function does
@@ -124,7 +127,7 @@ class Link:
             return State("closed", 4401, "token_missing")
         if token == self._refused:
             return State("closed", 4401, "token_refused")
-        if not self._is_ours(token):
+        if not self._is_same_user(token):
             return State("closed", 4401, "token_other_user")
         self._token = token
         try:
@@ -136,13 +139,13 @@ class Link:
                 close_timeout=1,
                 max_size=None,
             ) as socket:
-                return await self._live(socket)
+                return await self._serve(socket)
         except (websockets.InvalidURI, ValueError) as error:
             return State("closed", reason=repr(error))
         except (OSError, TimeoutError, websockets.WebSocketException, EOFError) as error:
             return State("reconnecting", reason=repr(error))
 
-    async def _live(self, socket: websockets.ClientConnection) -> State:
+    async def _serve(self, socket: websockets.ClientConnection) -> State:
         self._socket = socket
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -151,9 +154,9 @@ class Link:
                     frame = read_frame(payload)
                     if isinstance(frame, WelcomeFrame):
                         patience.reschedule(None)
-                        tasks = await self._welcomed(frame)
+                        tasks = await self._on_welcome(frame)
                     if frame is not None:
-                        self._heard(frame)
+                        self._on_frame(frame)
         except websockets.ConnectionClosed:
             pass
         finally:
@@ -161,22 +164,27 @@ class Link:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return self._over or State("reconnecting", _code(socket), socket.close_reason or "")
+        return self._final_state or State("reconnecting", _code(socket), socket.close_reason or "")
 
-    async def _welcomed(self, frame: WelcomeFrame) -> list[asyncio.Task[None]]:
+    async def _on_welcome(self, frame: WelcomeFrame) -> list[asyncio.Task[None]]:
         self._welcome = frame
         self._device = frame.device_id
         self._refused, self._refusals = None, 0
         self._skew = frame.server_time / 1000 - steady_clock()
         self._interest.reset()
         self._listener.state_is(State("connected"))
-        if self._acted:
-            self._acted = not await self.send(Active())
+        if self._was_active:
+            self._was_active = not await self.send(Active())
         self._dirty.set()
-        work = (self._beat(frame.beat_every), self._ask(frame.limits.frame), self._renew(), self._become_steady())
+        work = (
+            self._beat(frame.beat_every),
+            self._send_subscriptions(frame.limits.frame),
+            self._renew(),
+            self._become_steady(),
+        )
         return [asyncio.create_task(each, name="herenow-link") for each in work]
 
-    def _heard(self, frame: ServerFrame) -> None:
+    def _on_frame(self, frame: ServerFrame) -> None:
         if self._interest.hear(frame):
             wait = backoff.delay(1, random.random()) / 1000
             asyncio.get_running_loop().call_later(wait, self._dirty.set)
@@ -186,10 +194,10 @@ class Link:
     async def _beat(self, every: float) -> None:
         while True:
             await asyncio.sleep(every)
-            await self.send(HeartbeatFrame(activity_type="active" if self._acted else None))
-            self._acted = False
+            await self.send(HeartbeatFrame(activity_type="active" if self._was_active else None))
+            self._was_active = False
 
-    async def _ask(self, size: int) -> None:
+    async def _send_subscriptions(self, size: int) -> None:
         while True:
             await self._dirty.wait()
             await asyncio.sleep(BATCH)
@@ -198,19 +206,19 @@ class Link:
                 await self.send(frame)
 
     async def _renew(self) -> None:
-        while (left := self._left()) is not None and left > 0:
+        while (left := self._seconds_left()) is not None and left > 0:
             await asyncio.sleep(max(PATIENCE, left - min(SPARE, left / 5)))
             try:
-                token = await self._ask_source()
+                token = await self._request_token()
             except Exception as error:  # noqa: BLE001 - whatever the application's own function does
-                # The connection may live a little longer; if it ends, the token is asked for again.
+                # The connection may last until the token expires; a reconnect then requests a token again.
                 self._listener.failed("token_failed", repr(error))
                 continue
             if not token or token == self._token:
                 continue
-            if not self._is_ours(token):
-                # Somebody else has signed in: what is known and wanted here is not theirs.
-                self._over = State("closed", 4401, "token_other_user")
+            if not self._is_same_user(token):
+                # Another user signed in: the presences and subscriptions held here belong to the previous user.
+                self._final_state = State("closed", 4401, "token_other_user")
                 if self._socket is not None:
                     await self._socket.close()
                 return
@@ -224,26 +232,26 @@ class Link:
     # Token and address
 
     async def _fresh_token(self) -> str | None:
-        left = self._left()
+        left = self._seconds_left()
         if self._token is not None and self._token != self._refused and left is not None and left > SPARE / 2:
             return self._token
-        return await self._ask_source()
+        return await self._request_token()
 
-    async def _ask_source(self) -> str | None:
+    async def _request_token(self) -> str | None:
         if isinstance(self._source, str):
             return self._source
         given = self._source()
         return await given if inspect.isawaitable(given) else given
 
-    def _left(self) -> float | None:
-        """Seconds that the token has yet, by the server's clock."""
+    def _seconds_left(self) -> float | None:
+        """Seconds until the token expires, by the server's clock; None if it has no expiry."""
         end = expires_at(self._token or "")
         return None if end is None else end - steady_clock() - self._skew
 
-    def _is_ours(self, token: str) -> bool:
-        whose = subject(token)
-        self._subject = whose if self._subject is None else self._subject
-        return self._subject == whose
+    def _is_same_user(self, token: str) -> bool:
+        user = subject(token)
+        self._subject = user if self._subject is None else self._subject
+        return self._subject == user
 
     def _address(self) -> str:
         parts = urlsplit(self._url)
@@ -255,7 +263,7 @@ class Link:
 
 
 def _code(socket: websockets.ClientConnection) -> int | None:
-    """1006 is the library's word for no close frame at all."""
+    """The close code; None if there was no close frame (1006) or no code in it (1005)."""
     code: int | None = None
     with suppress(AttributeError):
         code = socket.close_code

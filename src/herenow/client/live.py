@@ -1,11 +1,10 @@
-"""What an application holds in its hand: watch people, say how one is, see who types; over one WebSocket that comes back.
+"""The live client: watch presences, set the own status, send and receive typing, over one WebSocket that reconnects.
 
     async with Herenow("wss://here.example/ws/presence", token=fetch_token) as here:
         async for change in here.watch(["ana", "bo"]):
             paint(change.now)
 
-State, never a queue: a reader that is slow gets the latest value of each person, and nothing grows meanwhile. How the
-socket lives is the business of `link`.
+A slow reader gets the latest presence of each user instead of a growing queue. `link` keeps the connection.
 """
 
 from __future__ import annotations
@@ -32,35 +31,39 @@ from herenow.wire.ids import parse_id
 from herenow.wire.server_frames import AnyDeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
 from herenow.wire.shapes import ErrorFrame, OkFrame, TypingNoticeFrame
 
-STALE = 2.0  # s without a connection, then what we know is called stale: a reconnect should not make dots blink
-TYPING = 4.0  # s between two frames that say the same (the server forgets after 6)
-ANSWER = 10.0  # s for the answer to a choice
+STALE = 2.0  # s without a connection until presences are flagged stale: a quick reconnect should not make dots blink
+TYPING = 4.0  # s between two typing frames for the same place (the server forgets after 6)
+ANSWER = 10.0  # s: how long `set` and `bye` wait for the server
 
 
 class Watch:
-    """An asynchronous iterator of `Change`. It ends with `close()`, `async with`, or when nobody holds it any more.
+    """An asynchronous iterator of `Change`: first the presences already known, then each change.
 
-    After the connection has ended for good it raises `Closed`.
+    The subscription ends with `close()`, at the end of `async with`, or when the object is garbage-collected. Iterating
+    raises `Closed` once the connection is closed for good.
     """
 
     def __init__(self, here: Herenow, users: frozenset[str] | None) -> None:
         self.users = users
-        """None: all contacts."""
+        """The ids of the watched users; None: all contacts."""
         self._box: Mailbox[str, Change] = Mailbox()
         here._watches.add(self)
-        self._let_go = weakref.finalize(self, _let_go, weakref.ref(here), weakref.ref(self))
-        self._let_go.atexit = False
+        self._end_watch = weakref.finalize(self, _end_watch, weakref.ref(here), weakref.ref(self))
+        self._end_watch.atexit = False
 
     def tell(self, change: Change) -> None:
+        """For the client: queue a change. It replaces an unread one of the same user, but keeps that one's `before`."""
         user = change.now.user_id
         waiting = self._box.waiting(user)
         self._box.put(user, change if waiting is None else replace(change, before=waiting.before))
 
     def finish(self, why: BaseException) -> None:
+        """For the client: end the iteration with `why` after the unread changes."""
         self._box.end(why)
 
     def close(self) -> None:
-        self._let_go()
+        """Stop watching: end the iteration, and unsubscribe from users that no other watch needs."""
+        self._end_watch()
         self.finish(StopAsyncIteration())
 
     def __aiter__(self) -> Self:
@@ -77,7 +80,12 @@ class Watch:
 
 
 class Herenow:
-    """`url` is that of the WebSocket; `token` a JWT or a function (it may be async) that gives one."""
+    """The live client. Use it with `async with`, which connects and closes it.
+
+    `url` is the WebSocket address of the server. `token` is a JWT, or a function (sync or async) that returns one and is
+    called again before the token expires; None from it means that no user is signed in. Without `device_id` the server
+    assigns one, which is kept across reconnects.
+    """
 
     def __init__(self, url: str, token: Token, *, device_id: str | None = None, platform: str = "other") -> None:
         self._link = Link(url, token, device_id=device_id, platform=platform, listener=self)
@@ -88,24 +96,24 @@ class Herenow:
         self._me: Me | None = None
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wanting: asyncio.Handle | None = None
-        self._again: list[str] = []
+        self._scheduled: asyncio.Handle | None = None
+        self._denied_again: list[str] = []
         self._number = 0
-        self._answers: dict[object, asyncio.Future[bool]] = {}
-        """Choices on their way; False: the connection ended before the answer."""
+        self._unanswered: dict[object, asyncio.Future[bool]] = {}
+        """Unanswered `set` frames by id; the result is False if the connection ended before the response."""
         self._states: weakref.WeakSet[Mailbox[None, State]] = weakref.WeakSet()
         self._typings: weakref.WeakSet[Mailbox[tuple[str, str | None, str | None], Typing]] = weakref.WeakSet()
-        self._typed: dict[tuple[str | None, str | None], float] = {}
-        self._types: dict[tuple[str, str | None, str | None], asyncio.TimerHandle] = {}
-        self._aging: asyncio.TimerHandle | None = None
+        self._typing_sent_at: dict[tuple[str | None, str | None], float] = {}
+        self._typing_timers: dict[tuple[str, str | None, str | None], asyncio.TimerHandle] = {}
+        self._stale_timer: asyncio.TimerHandle | None = None
         self.errors: list[ProtocolError] = []
-        """The last refusals that answered nobody, and failures of the token source; at most a hundred."""
+        """The last 100 errors that belong to no call: refusals of the server, and failures of the token function."""
 
-    # Coming and going
+    # Opening and closing
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._say_wants()
+        self._send_subscriptions()
         self._task = asyncio.create_task(self._run(), name="herenow")
         return self
 
@@ -115,16 +123,16 @@ class Herenow:
         await self.close()
 
     async def close(self) -> None:
-        """Leave; the server notices by itself. `bye` is for signing out."""
+        """Close the connection. The user goes offline after the server's reconnect window; `bye` signs out at once."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         if self._state.phase != "closed":
-            self._over(State("closed"), StopAsyncIteration())
+            self._finish(State("closed"), StopAsyncIteration())
 
     async def bye(self) -> None:
-        """Sign this device out: offline at once."""
+        """Sign this device out: it is offline at once. Returns when the connection is closed, or after 10 seconds."""
         await self._link.send(Bye())
         if self._task is not None:
             await asyncio.wait([self._task], timeout=ANSWER)
@@ -133,32 +141,33 @@ class Herenow:
         try:
             state = await self._link.run()
         except Exception as error:
-            # A mistake of ours must not leave readers waiting for ever.
-            self._over(State("closed", reason=repr(error)), error)
+            # A bug in the client must not leave readers waiting for ever.
+            self._finish(State("closed", reason=repr(error)), error)
             raise
-        self._over(state, Closed(state.code, state.reason))
+        self._finish(state, Closed(state.code, state.reason))
 
-    # Looking
+    # Reading
 
     @property
     def state(self) -> State:
+        """The state of the connection."""
         return self._state
 
     async def connected(self) -> None:
-        """Wait for it. Raises `Closed` if there will be none."""
+        """Wait until the client is connected. Raises `Closed` if it is closed."""
         box = self._state_box()
-        with _translated():
+        with _closed_if_ended():
             while (await box.take()).phase != "connected":
                 pass
 
     async def _next_state(self) -> None:
         box = self._state_box()
-        with _translated():
+        with _closed_if_ended():
             await box.take()
             await box.take()
 
     async def states(self) -> AsyncIterator[State]:
-        """The state now, and whenever it changes; ends with `Closed`, or quietly after `close()`."""
+        """Yield the current state, then each change. Raises `Closed` at the end, or just ends after `close()`."""
         async for state in self._state_box():
             yield state
 
@@ -167,27 +176,28 @@ class Herenow:
         box.put(None, self._state)
         self._states.add(box)
         if self._state.phase == "closed":
-            box.end(self._end())
+            box.end(self._reason_to_end())
         return box
 
     def get(self, user: str | int) -> Presence:
-        """What is known of somebody now; `unknown` if they are not watched, or nothing has come yet."""
+        """The last known presence of a user; its status is `unknown` if the user is not watched or nothing came yet."""
         return self._roster.get(str(user))
 
     @property
     def me(self) -> Me | None:
-        """One's own presence; None before the server has said it."""
+        """The user's own presence; None until the server has sent it."""
         return self._me
 
     def watch(self, users: Iterable[str | int]) -> Watch:
-        """What is known of these people, and then every change; any number of watchers share one subscription.
+        """Watch users: iterate over what is known of them, then over each change.
 
-        Raises `ProtocolError` if one of them cannot be an id. Who was denied is asked for once more.
+        All watches share one subscription per user. Watching a user whom the server denied requests it again. Raises
+        `ProtocolError` for an invalid id.
         """
         return self._watch(frozenset(parse_id(user) for user in users))
 
     def watch_contacts(self) -> Watch:
-        """Everybody one may see, also those who come later."""
+        """Watch all users that this user may see, including those added later."""
         return self._watch(None)
 
     def _watch(self, users: frozenset[str] | None) -> Watch:
@@ -196,33 +206,33 @@ class Herenow:
         for presence in known:
             watch.tell(Change(presence, None))
         if self._state.phase == "closed":
-            watch.finish(self._end())
-        self._again += [presence.user_id for presence in known if presence.denied]
-        self._want()
+            watch.finish(self._reason_to_end())
+        self._denied_again += [presence.user_id for presence in known if presence.denied]
+        self._schedule_subscriptions()
         return watch
 
-    def _want(self) -> None:
-        """What changes together is said together: five thousand watches are one list. Safe to call from any thread: a
-        watch may be let go of by a collection of garbage."""
+    def _schedule_subscriptions(self) -> None:
+        """Schedule one `_send_subscriptions` for all watches that change now: 5 000 new watches become one list. It is
+        thread-safe, because the garbage collector may finalize a watch in any thread."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
-                self._loop.call_soon_threadsafe(self._want_soon)
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._schedule_in_loop)
 
-    def _want_soon(self) -> None:
-        if self._wanting is None and self._loop is not None:
-            self._wanting = self._loop.call_soon(self._say_wants)
+    def _schedule_in_loop(self) -> None:
+        if self._scheduled is None and self._loop is not None:
+            self._scheduled = self._loop.call_soon(self._send_subscriptions)
 
-    def _say_wants(self) -> None:
-        self._wanting = None
+    def _send_subscriptions(self) -> None:
+        self._scheduled = None
         named = dict.fromkeys(user for watch in self._watches for user in sorted(watch.users or ()))
         contacts = any(watch.users is None for watch in self._watches)
         for user in self._roster:
             if not contacts and user not in named:
                 self._roster.forget(user)
-        again, self._again = tuple(self._again), []
+        again, self._denied_again = tuple(self._denied_again), []
         self._link.want(Wants(tuple(named), tuple(dict.fromkeys(self._rooms)), contacts), again)
 
-    # Saying
+    # Sending
 
     async def set(
         self,
@@ -232,83 +242,92 @@ class Herenow:
         emoji: str | UnsetType | None = UNSET,
         until: Until = None,
     ) -> None:
-        """Returns when the server has it. What is not mentioned stays; `until` ends all that is mentioned.
+        """Set the user's mode, custom status, or both; returns when the server has confirmed it.
 
-        Raises `ProtocolError` with the server's code, `Unavailable` without an answer in time, `Closed`.
+        `mode` is `auto`, `busy`, `away` or `invisible`. `text` and `emoji` together are the custom status; empty or None
+        clears it. What is left out stays unchanged. `until` (None: no end) applies to everything in this call. If the
+        connection ends before the response, the call is repeated on the next one. Raises `ProtocolError` with the server's
+        code, `Unavailable` after 10 seconds without a response, `Closed` if the client is closed.
         """
         self._number += 1
         frame = replace(set_frame(mode=mode, text=text, emoji=emoji, until=until), id=f"s{self._number}")
         try:
             async with asyncio.timeout(ANSWER):
-                while not await self._say_to_this_connection(frame):
+                while not await self._send_once(frame):
                     pass
         except TimeoutError:
             raise Unavailable("the server did not answer in time") from None
 
-    async def _say_to_this_connection(self, frame: SetFrame) -> bool:
-        """False: it ended before the answer. A choice may be said twice, but not be lost on the way."""
+    async def _send_once(self, frame: SetFrame) -> bool:
+        """False if the connection ended before the response: send the frame again. Sending it twice is harmless."""
         await self.connected()
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._answers[frame.id] = answer
+        self._unanswered[frame.id] = answer
         try:
             if await self._link.send(frame):
                 return await answer
         finally:
-            del self._answers[frame.id]
-        await self._next_state()  # which has not been told yet: without waiting for it we would not let it be told
+            del self._unanswered[frame.id]
+        # The link has not reported the lost connection yet. Wait for that: `connected()` would return at once, without
+        # yielding to the event loop, and the caller would loop for ever.
+        await self._next_state()
         return False
 
     async def auto(self) -> None:
-        """No mode but what the devices say; the custom status stays."""
+        """Return to the automatic mode: the status follows the devices' activity. The custom status stays."""
         await self.set(mode="auto")
 
     async def clear(self) -> None:
-        """No custom status; the mode stays."""
+        """Clear the custom status; the mode stays."""
         await self.set(text=None)
 
     async def typing(self, *, to: str | int | None = None, room: str | int | None = None, typing: bool = True) -> None:
-        """Call it with every key; it says so as often as needed."""
+        """Report that the user types to a user (`to`) or in a room. Call it on every keystroke: one frame per 4 seconds is
+        sent. `typing=False` reports the stop at once, for example when the message is sent."""
         if (to is None) == (room is None):
             raise ValueError("name exactly one of to and room")
         place = (None if to is None else parse_id(to), None if room is None else parse_id(room))
         now = asyncio.get_running_loop().time()
-        if typing and now - self._typed.get(place, -TYPING) < TYPING:
+        if typing and now - self._typing_sent_at.get(place, -TYPING) < TYPING:
             return
-        self._typed = {each: at for each, at in self._typed.items() if now - at < TYPING and each != place}
+        self._typing_sent_at = {
+            each: at for each, at in self._typing_sent_at.items() if now - at < TYPING and each != place
+        }
         if typing:
-            self._typed[place] = now
+            self._typing_sent_at[place] = now
         await self._link.send(
             TypingFrame(to=UNSET if to is None else to, room=UNSET if room is None else room, typing=typing)
         )
 
     async def typings(self) -> AsyncIterator[Typing]:
-        """Who types to us, and in the rooms that are open; and when they stop."""
+        """Yield an event when a user starts or stops typing, to this user or in an open room (see `open`)."""
         box: Mailbox[tuple[str, str | None, str | None], Typing] = Mailbox()
         self._typings.add(box)
         if self._state.phase == "closed":
-            box.end(self._end())
+            box.end(self._reason_to_end())
         async for typing in box:
             yield typing
 
     def open(self, room: str | int) -> None:
-        """Hear who types in a room one is a member of."""
+        """Receive typing events of a room that this user is a member of. Each `open` needs a `leave`."""
         self._rooms.append(parse_id(room))
-        self._want()
+        self._schedule_subscriptions()
 
     def leave(self, room: str | int) -> None:
+        """Undo one `open` of the room; nothing happens if it is not open."""
         if (name := parse_id(room)) in self._rooms:
             self._rooms.remove(name)
-            self._want()
+            self._schedule_subscriptions()
 
     def active(self) -> None:
-        """The person did something."""
+        """Report user activity; it is sent with the next heartbeat."""
         self._link.active()
 
     async def idle(self) -> None:
-        """The person is idle at this device."""
+        """Report at once that the user is idle on this device."""
         await self._link.idle()
 
-    # Hearing: the link's listener
+    # Receiving: called by the link
 
     def hear(self, frame: ServerFrame) -> None:
         match frame:
@@ -323,32 +342,32 @@ class Herenow:
             case SelfFrame():
                 self._me = Me(frame.status, frame.mode, frame.until, frame.custom_status, frame.devices)
             case TypingNoticeFrame():
-                self._someone_types(frame)
+                self._on_typing(frame)
             case OkFrame() | ErrorFrame():
-                self._answered(frame)
+                self._on_response(frame)
             case _:
                 pass
 
     def state_is(self, state: State) -> None:
         before, self._state = self._state, state
-        if self._aging is not None:
-            self._aging.cancel()
-            self._aging = None
+        if self._stale_timer is not None:
+            self._stale_timer.cancel()
+            self._stale_timer = None
         if before.phase == "connected":
             self._roster.lost()
         if state.phase == "reconnecting":
-            self._aging = asyncio.get_running_loop().call_later(STALE, self._age)
+            self._stale_timer = asyncio.get_running_loop().call_later(STALE, self._flag_stale)
         for box in list(self._states):
             box.put(None, state)
         if state.phase != "connected":
-            for answer in self._answers.values():
+            for answer in self._unanswered.values():
                 if not answer.done():
                     answer.set_result(False)
 
     def failed(self, code: str, message: str) -> None:
         self.errors = [*self.errors[-99:], ProtocolError(code, message)]
 
-    def _age(self) -> None:
+    def _flag_stale(self) -> None:
         for change in self._roster.age():
             self._changed(change)
 
@@ -359,8 +378,8 @@ class Herenow:
             if watch.users is None or change.now.user_id in watch.users:
                 watch.tell(change)
 
-    def _answered(self, frame: OkFrame | ErrorFrame) -> None:
-        answer = self._answers.get(frame.id)
+    def _on_response(self, frame: OkFrame | ErrorFrame) -> None:
+        answer = self._unanswered.get(frame.id)
         if answer is None or answer.done():
             if isinstance(frame, ErrorFrame):
                 self.failed(frame.code, frame.message)
@@ -369,30 +388,32 @@ class Herenow:
         else:
             answer.set_result(True)
 
-    def _someone_types(self, frame: TypingNoticeFrame) -> None:
+    def _on_typing(self, frame: TypingNoticeFrame) -> None:
         to, room = (None if place is UNSET else place for place in (frame.to, frame.room))
         key = (frame.user_id, to, room)
-        if (old := self._types.pop(key, None)) is not None:
+        if (old := self._typing_timers.pop(key, None)) is not None:
             old.cancel()
         if frame.expires_in > 0:
-            self._types[key] = asyncio.get_running_loop().call_later(frame.expires_in, self._stopped_typing, key)
-        self._tell_typing(key, typing=frame.expires_in > 0)
+            self._typing_timers[key] = asyncio.get_running_loop().call_later(
+                frame.expires_in, self._on_typing_timeout, key
+            )
+        self._report_typing(key, typing=frame.expires_in > 0)
 
-    def _stopped_typing(self, key: tuple[str, str | None, str | None]) -> None:
-        del self._types[key]
-        self._tell_typing(key, typing=False)
+    def _on_typing_timeout(self, key: tuple[str, str | None, str | None]) -> None:
+        del self._typing_timers[key]
+        self._report_typing(key, typing=False)
 
-    def _tell_typing(self, key: tuple[str, str | None, str | None], *, typing: bool) -> None:
+    def _report_typing(self, key: tuple[str, str | None, str | None], *, typing: bool) -> None:
         for box in list(self._typings):
             box.put(key, Typing(*key, typing))
 
-    def _end(self) -> BaseException:
+    def _reason_to_end(self) -> BaseException:
         asked_for = self._state.code is None and not self._state.reason
         return StopAsyncIteration() if asked_for else Closed(self._state.code, self._state.reason)
 
-    def _over(self, state: State, why: BaseException) -> None:
+    def _finish(self, state: State, why: BaseException) -> None:
         self.state_is(state)
-        for timer in self._types.values():
+        for timer in self._typing_timers.values():
             timer.cancel()
         for watch in list(self._watches):
             watch.finish(why)
@@ -403,19 +424,19 @@ class Herenow:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Where somebody waits for a connection, the quiet end is not quiet."""
+def _closed_if_ended() -> Iterator[None]:
+    """Turn the quiet end after `close()` into `Closed`, for callers that wait for a connection."""
     try:
         yield
     except StopAsyncIteration:
         raise Closed(None, "closed by us") from None
 
 
-def _let_go(here: weakref.ref[Herenow], watch: weakref.ref[Watch]) -> None:
-    """A watch is over, or nobody holds it any more: tell the server, if there is still somebody to tell it."""
+def _end_watch(here: weakref.ref[Herenow], watch: weakref.ref[Watch]) -> None:
+    """Remove a watch that was closed or garbage-collected, and let the client update its subscriptions."""
     client, closed = here(), watch()
     if client is None:
         return
     if closed is not None:
         client._watches.discard(closed)
-    client._want()
+    client._schedule_subscriptions()

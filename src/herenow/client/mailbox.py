@@ -1,4 +1,4 @@
-"""What waits for a reader: the latest per key, in the order the keys came up. However slow it is, nothing else grows."""
+"""A queue that coalesces by key: it keeps the latest value per key, so a slow reader cannot make it grow without bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class Mailbox(Generic[Key, Value]):
-    """One reader at a time."""
+    """Supports one reader at a time. Keys are read in the order of their oldest unread value."""
 
     def __init__(self) -> None:
         self._waiting: dict[Key, Value] = {}
@@ -26,14 +26,16 @@ class Mailbox(Generic[Key, Value]):
         return self._waiting.get(key)
 
     def end(self, why: BaseException) -> None:
-        """After what waits, reading raises this."""
+        """Make `take` raise `why` once the remaining values are read; iteration ends quietly on `StopAsyncIteration`."""
         self._end = why
         self._news.set()
 
     async def take(self) -> Value:
         while not self._waiting:
             if self._end is not None:
-                raise self._end.with_traceback(None)  # the same one may be raised for ever
+                raise self._end.with_traceback(
+                    None
+                )  # the same exception is raised repeatedly: do not grow its traceback
             self._news.clear()
             await self._news.wait()
         return self._waiting.pop(next(iter(self._waiting)))

@@ -1,4 +1,4 @@
-"""The values a client deals in: what may be shown of somebody, of oneself, and of the connection."""
+"""The value types of the client: presences, changes, typing events and the connection state."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ Custom: TypeAlias = CustomShape
 Device: TypeAlias = DeviceShape
 Preferences: TypeAlias = PreferencesAnswer
 Me: TypeAlias = Myself
-"""One's own presence: the truth, also while invisible."""
+"""The user's own presence: the true status, even while invisible."""
 Phase: TypeAlias = Literal["connecting", "connected", "reconnecting", "closed"]
 
 
 class Presence(Struct, frozen=True, kw_only=True):
-    """What may be shown of somebody. Instants are epoch milliseconds."""
+    """The presence of a user, as this client may see it. Times are epoch milliseconds."""
 
     user_id: str
     status: str = "unknown"
-    """`online`, `away`, `busy`, `offline`; `unknown`: nothing is known, or the server would not say (`denied`)."""
+    """`online`, `away`, `busy`, `offline`, or `unknown` if nothing was received yet or the server refused (`denied`)."""
     since: int | None = None
     last_seen: int | None = None
     last_seen_bucket: str | None = None
-    """Instead of `last_seen`, when the exact time is not for us."""
+    """A coarse range instead of `last_seen`, when the exact time is not shared with this user."""
     custom_status: Custom | None = None
     platforms: tuple[str, ...] = ()
     as_of: int = 0
-    """When the server knew this to be true."""
+    """The time at which the server knew this presence to be true."""
     stale: bool = False
-    """It was so; whether it still is, nobody can tell at the moment."""
+    """True if this is the last known presence and may be out of date."""
     delivery: str | None = None
-    """`paced`: may come some seconds late. `poll`: will not be pushed. None: live."""
+    """`paced`: changes may arrive some seconds late. `poll`: changes are not pushed. None: live."""
     denied: str | None = None
-    """The server would not say: `not_mutual_followers`, `too_many_subscriptions` or `invalid_user_id`."""
+    """The reason for a refusal: `not_mutual_followers`, `too_many_subscriptions` or `invalid_user_id`."""
 
     @classmethod
     def said(cls, said: StatusAnswer | StatusFrame) -> Presence:
@@ -56,44 +56,52 @@ class Presence(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True):
+    """A change of a user's presence."""
+
     now: Presence
     before: Presence | None
-    """None: the first that is known."""
+    """The presence that the reader received last; None for the first one of a user."""
 
 
 class UserPage(Struct, frozen=True):
+    """One page of `Rest.users`."""
+
     users: list[Presence]
     cursor: str | None
-    """Where to go on; None: that was all. A page may be empty before the end."""
+    """Pass it to get the next page; None on the last page. A page before the last one may be empty."""
 
 
 class Explanation(Struct, frozen=True):
-    """Facts and truth as the server says them, without types: a newer server may add to them."""
+    """Why a viewer sees a target as it does. `facts` and `truth` are untyped, because newer servers may add fields."""
 
     rule: str
-    """The rule that decided: `self`, `blocked`, `contacts`, …"""
+    """The visibility rule that decided: `self`, `blocked`, `contacts`, …"""
     sight: str
     """`truth`, `full`, `blurred` or `offline`."""
     facts: dict[str, Any]
     truth: dict[str, Any]
-    """How the target truly is: status, sessions, mode, and what made it so."""
+    """The target's true state: status, sessions, mode, and the reason for it."""
     shown: Presence
-    """What the viewer gets."""
+    """The presence that the viewer gets."""
 
 
 class Typing(Struct, frozen=True):
+    """A user started or stopped typing."""
+
     user_id: str
     to: str | None
-    """Ourselves, when it is meant for us alone."""
+    """The id of this client's user if the typing is directed to that user; None in a room."""
     room: str | None
     typing: bool
-    """False: no longer. It always comes, also when the other side vanishes."""
+    """False when the user stops typing. The client always reports the stop, even if the other device disappears."""
 
 
 class State(Struct, frozen=True):
+    """The state of the connection."""
+
     phase: Phase
     code: int | None = None
-    """Why the connection ended, if one did: the close code."""
+    """The close code of the connection that ended; None if there was none."""
     reason: str = ""
     retry_in: float | None = None
-    """Seconds until the next try."""
+    """Seconds until the next attempt; None unless `phase` is `reconnecting`."""

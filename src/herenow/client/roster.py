@@ -1,9 +1,8 @@
-"""What is known of each person: the newest value, and whether it is still known to be true.
+"""The last known presence of each user, and whether it is stale.
 
-Presence is state, not a log, so merging is a rule about two values: the one with the later `as_of` stays. That holds
-within one connection, whose server never goes back. The next connection may lead to another node, whose clock is a
-little behind: its first fresh word replaces what was carried over, whatever the stamps say; only a word that is stale
-itself has to be newer. Pure: no timer, no socket. The rules are rows in `spec/vectors/roster.json`.
+Within one connection the presence with the later `as_of` wins. The next connection may lead to another node whose clock
+is slightly behind: there the first presence that is not stale replaces the one of the previous connection whatever its
+`as_of`; a stale one must be newer. Pure: no timer, no socket. Tested by `spec/vectors/roster.json`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from herenow.client.presence import Change, Presence
 class Roster:
     def __init__(self) -> None:
         self._entries: dict[str, tuple[Presence, int]] = {}
-        """And the number of the connection that said it."""
+        """User → last presence, and the number of the connection that it came from."""
         self._connection = 0
 
     def get(self, user: str) -> Presence:
@@ -32,7 +31,7 @@ class Roster:
         return iter(list(self._entries))
 
     def take(self, said: Presence) -> Change | None:
-        """The server said this; what changed for who looks, if anything did."""
+        """Merge a presence from the server. Returns the change to report; None if nothing visible changed."""
         known = self._entries.get(said.user_id)
         if known is not None and said.as_of < known[0].as_of:
             carried = known[1] != self._connection
@@ -41,16 +40,16 @@ class Roster:
         return self._put(said)
 
     def deny(self, user: str, reason: str) -> Change | None:
-        """The server would not say. Without a relation that looks like offline, as it does by REST."""
+        """Record a refused subscription. `not_mutual_followers` is shown as offline, as REST does; others as unknown."""
         status = "offline" if reason == "not_mutual_followers" else "unknown"
         return self._put(Presence(user_id=user, status=status, denied=reason))
 
     def lost(self) -> None:
-        """The connection is gone: what it said is carried over until the next one speaks."""
+        """Call this when a connection ends: its presences are kept until the next connection sends newer ones."""
         self._connection += 1
 
     def age(self) -> list[Change]:
-        """It has been gone for long enough that what it said must be called stale."""
+        """Flag all presences of ended connections as stale; returns the changes."""
         changes: list[Change] = []
         for user, (before, connection) in self._entries.items():
             if connection == self._connection or before.stale:

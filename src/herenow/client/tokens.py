@@ -1,7 +1,6 @@
-"""Tokens for one's own users: what the back end of an application mints, and what a client reads of one.
+"""Tokens: minting them in an application's back end, and reading their claims in a client.
 
-A token is signed with the server's `secret`. Reading one here verifies nothing (the server does); it only tells when to
-renew it.
+A token is signed with the server's `secret`. Reading does not verify it (the server does); it only shows when to renew it.
 """
 
 from __future__ import annotations
@@ -19,13 +18,14 @@ from herenow.wire.ids import parse_id
 def mint(
     secret: str, user: str | int, *, service: bool = False, ttl: float | timedelta = 3600, now: float | None = None
 ) -> str:
-    """A token for `user`, good for `ttl` seconds; with `service` for the endpoints of back ends.
+    """Return a token (JWT) for `user`, valid for `ttl` seconds from `now` (epoch seconds; None: the current time).
 
-    Raises `ProtocolError` if `user` cannot be an id.
+    With `service=True` it is a service token, which the endpoints for back ends require. Raises `ProtocolError` if `user`
+    is not a valid id.
     """
     issued = time.time() if now is None else now
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    # Milliseconds, not whole seconds: a token minted right after a revocation must count as issued after it.
+    # Millisecond precision: a token minted in the same second after a revocation must count as issued after it.
     payload: dict[str, object] = {"sub": parse_id(user), "iat": round(issued, 3), "exp": round(issued + seconds, 3)}
     if service:
         payload["scope"] = "service"
@@ -33,13 +33,13 @@ def mint(
 
 
 def expires_at(token: str) -> float | None:
-    """Epoch seconds; None: it does not say, or is not a JWT."""
+    """The `exp` claim in epoch seconds; None if it is absent or the token is not a JWT."""
     expiry = _claims(token).get("exp")
     return float(expiry) if isinstance(expiry, int | float) and math.isfinite(expiry) else None
 
 
 def subject(token: str) -> object:
-    """Whose it is; None: it does not say, or is not a JWT."""
+    """The `sub` claim (the user id); None if it is absent or the token is not a JWT."""
     return _claims(token).get("sub")
 
 
@@ -57,5 +57,5 @@ def wall_clock() -> float:
 
 
 def steady_clock() -> float:
-    """Seconds that only go forward: the clock on the wall may be set right while we run."""
+    """Monotonic seconds: unlike the wall clock it does not jump when the system time is corrected."""
     return time.monotonic()

@@ -50,6 +50,22 @@ def with_held(
     return presence, signed_out, refused
 
 
+def with_arrivals(
+    presence: Presence, held: Sequence[Held], before: int, now: int, timings: Timings, *, settled: bool
+) -> Presence:
+    """Add held sessions that began before `before` and that the record lacks, each at its own time: an arrival that could
+    not be written for a while still precedes an end that fell due later."""
+    for h in sorted(held, key=_since):
+        stale = h.holder == UNLEASED and _is_stale_beat(presence, h, now, timings)
+        if h.since < before and not stale:
+            presence, _, _ = with_held(presence, (h,), h.since, timings, settled=settled)
+    return presence
+
+
+def _since(held: Held) -> int:
+    return held.since
+
+
 def _is_rest(held: Held) -> bool:
     """Sort key: sockets first, because a device that has one needs no REST session."""
     return held.holder == UNLEASED

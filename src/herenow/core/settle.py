@@ -10,7 +10,8 @@ still yields "offline, then online", each with its true time.
 
 Order of the steps, by module, and why:
   1. `evidence`: later times of held sessions (activity in the same millisecond as the idle timer wins over it)
-  2. `timeline`: due events and reported losses, in the order of their times
+  2. `timeline`: due events and reported losses, in the order of their times. Held sessions that began before an event, but
+     are not in the record, join before it: they could not be written until now
   3. `edits`: requested changes (a sign-out comes before the losses that it causes, so it skips the grace)
   4. `reconcile`: recorded sessions that this node no longer holds, then held sessions that the record lacks
 The status is updated after each step (`status`), because it freezes when the last live session is lost.
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from herenow.core.evidence import apply_evidence
 from herenow.core.inputs import Edit, Held, Timings
 from herenow.core.model import UNLEASED, Custom, Mode, Presence, View, devices, public
-from herenow.core.reconcile import holds_as_recorded, with_held, without_unheld
+from herenow.core.reconcile import holds_as_recorded, with_arrivals, with_held, without_unheld
 from herenow.core.status import update_status
 from herenow.core.timeline import apply_due, next_due, next_event, reported_losses, with_history, with_loss
 from herenow.core.values import Value, replace
@@ -69,21 +70,25 @@ def settle(
     held: Sequence[Held] = (),
     edits: Sequence[Edit] = (),
     settled: bool = True,
+    outage: tuple[int, int] | None = None,
 ) -> Outcome:
     """Compute the record at `now`. `held`: all sessions of the user that this node holds (with `epoch` as holder) or has
     lost since the last commit, and the REST heartbeats it received. `settled` False: the shard lost data, so a session that
-    is missing from the record was not necessarily ended on purpose (promise P6)."""
+    is missing from the record was not necessarily ended on purpose (promise P6). `outage`: from when until when the shard
+    could not be written. Ends that fell due meanwhile come after the arrivals of that time."""
     seen = public(record)
     presence = with_history(apply_evidence(record, held, now, timings), held)
     losses = reported_losses(held)
     while (event := next_event(presence, losses, now, timings)) is not None:
         at, loss = event
-        if loss is None:
-            presence = apply_due(presence, at, timings)
+        arrived = with_arrivals(presence, held, _takes_effect(at, outage), now, timings, settled=settled)
+        if arrived is not presence:
+            presence = update_status(arrived, at)  # the arrival may replace the session of the event
+        elif loss is None:
+            presence = update_status(apply_due(presence, at, timings), at)
         else:
             losses.remove(loss)
-            presence = with_loss(presence, loss, at, timings)
-        presence = update_status(presence, at)
+            presence = update_status(with_loss(presence, loss, at, timings), at)
         if public(presence) != seen:
             more = bool(edits or losses or held) or _has_session_of(epoch, presence)
             return _outcome(record, presence, now, timings, seen, applied=not edits, more=more)
@@ -157,6 +162,11 @@ def _outcome(
         signed_out=signed_out,
         refused=refused,
     )
+
+
+def _takes_effect(at: int, outage: tuple[int, int] | None) -> int:
+    """Time in which the shard could not be written counts against no session."""
+    return outage[1] if outage is not None and outage[0] <= at < outage[1] else at
 
 
 def _has_session_of(epoch: str, presence: Presence) -> bool:

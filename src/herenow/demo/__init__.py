@@ -1,9 +1,8 @@
-"""`herenow serve --demo`: a few people who follow each other, and a page that shows their dots.
+"""`herenow serve --demo`: a few users who follow each other, and a page that shows their presence.
 
-Answers: what does a stranger do in the first minute? They open a link, twice. The page is built from `clients/js/demo` on
-the SDK; everything it does is the public contract. The one door of its own stands for what an application's back end
-does: it says who somebody is. That door is open on this very machine, and for who has the key of the printed link;
-otherwise a demo that listens to the world would let the world in as anybody.
+The page is built from `clients/js/demo` and uses only the SDK and the public API. The one extra endpoint plays the part of
+an application's back end: it hands out user tokens. It serves requests from this machine, and requests with the key of the
+printed link; otherwise any host on the network could get a token for any demo user.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ class Demo:
         self._secret = secret
         self._expected = expected
         self._url = url
-        # Made of the secret: pages that are open outlive a restart.
+        # Derived from the secret, so that open pages keep working after a restart.
         digest = hmac.digest(secret.encode(), b"the key of herenow's demo", "sha256")
         self._key = base64.urlsafe_b64encode(digest[:12]).decode()
 
     async def arrive(self) -> None:
-        """They follow each other and share a room."""
+        """Store the relations of the demo users: all follow each other and are members of one room."""
         follows = [RelationRow("follow", a, b) for a, b in permutations(PEOPLE, 2)]
         await self._node.viewing.apply_relations([*follows, *(RelationRow("room", ROOM, person) for person in PEOPLE)])
 
@@ -57,7 +56,7 @@ class Demo:
         ]
 
     async def token(self, request: Request) -> Response:
-        """GET /demo/token/{user}: what an application's own back end would answer to somebody who is signed in."""
+        """GET /demo/token/{user}: the token that an application's back end would give to a signed-in user."""
         given = request.headers.get("x-demo-key", "")
         if not hmac.compare_digest(given.encode(), self._key.encode()) and not _is_at_home(request):
             raise ProtocolError("forbidden", "Open the link that herenow serve --demo has printed.")

@@ -14,13 +14,13 @@ __all__ = ["LEDGERS", "open_ledger"]
 def open_ledger(url: str) -> Ledger:
     """Create the ledger for this URL. The caller must `await ledger.open()`. Raises `ConfigurationError`."""
     scheme, separator, place = url.partition("://")
-    choose = LEDGERS.get(scheme)
-    if not separator or choose is None:
+    factory = LEDGERS.get(scheme)
+    if not separator or factory is None:
         # The message has only the scheme: a URL may contain a password.
-        said = f"ledger {scheme + separator!r}" if separator else "a ledger without a scheme"
+        named = f"ledger {scheme + separator!r}" if separator else "a ledger without a scheme"
         allowed = ", ".join(f"{name}://" for name in LEDGERS)
-        raise ConfigurationError(f"{said} is not known: allowed is {allowed} (such as sqlite:///herenow.db).")
-    return choose(place)
+        raise ConfigurationError(f"{named} is not known: allowed is {allowed} (such as sqlite:///herenow.db).")
+    return factory(place)
 
 
 def _sqlite(place: str) -> Ledger:

@@ -42,8 +42,7 @@ class Node:
         relations_health: SourceHealth | None = None,
         on_epoch: Callable[[str], None] = lambda epoch: None,
     ) -> None:
-        """`relations`: where relations are kept, if not in the ledger. `on_epoch`: called with each new epoch before a write
-        under it."""
+        """`relations`: their source, if not the ledger. `on_epoch`: called with each new epoch before a write under it."""
         self.context = context
         self.relations_health = relations_health or SourceHealth()
         self.ready = False
@@ -57,14 +56,14 @@ class Node:
         self.admin = Admin(context, delivery, records, sessions, cluster, access, viewing)
 
     async def start(self, terms: Mapping[str, str]) -> None:
-        """Open the engine, close what an earlier run left open, start everything. The ledger must be open already."""
+        """Open the engine, restore an embedded store, start all parts. The ledger must be open already."""
         context = self.context
         await context.engine.open(terms)
         if context.settings.engine_in_memory:
             await restore_from_ledger(context.engine, context.ledger, context.clock, context.timings)
         await self.cluster.take_lease()
         await self.access.start()
-        await self.admin.start()  # after the position in the change table is known: nothing is missed between them
+        await self.admin.start()  # after `access` has its position in the change table: no change is missed
         await self.cluster.start()
         self._run()
         self.ready = True
@@ -86,16 +85,15 @@ class Node:
         self.cluster.listen()
 
     async def _tidy(self) -> None:
-        """Work that is not urgent."""
         self.context.people.forget_old()
         self.delivery.new_day()
         await self.records.confirm_guesses()
         if self.access.in_doubt:
-            self.context.tasks.spawn(self.access.resolve(), "doubts")  # a source may take long
+            self.context.tasks.spawn(self.access.resolve(), "doubts")  # the source may be slow
         await self.cluster.count_users()
 
     async def drain(self) -> None:
-        """Tell clients to come back, and give them a moment to go. Requests are still answered."""
+        """Ask clients to reconnect elsewhere, and wait a moment until they have left. Requests are still answered."""
         if self.draining:
             return
         self.draining = True
@@ -107,13 +105,12 @@ class Node:
             log.warning("stop.clients_stay", connections=metrics.connections)
 
     def retry_after(self) -> str:
-        """When a client should return: spread over a third of the grace, so that they neither all come at once nor go
-        offline."""
+        """A close reason with the delay (ms) after which to reconnect: random, at most a third of the grace."""
         spread = self.context.timings.grace // 3
         return f"retry_after_ms={random.randint(0, max(spread, 1))}"
 
     async def stop(self) -> None:
-        """Commit and save what clients leave behind; the lease goes last. Nothing new may come in any more."""
+        """Commit lost sessions, save, give up the lease. The caller must not admit new connections or requests any more."""
         await self.drain()
         self.sessions.let_go_all()
         handed_over = await shutdown.hand_over(self.context, self.sessions)

@@ -14,24 +14,16 @@ from herenow.node.people import People
 from herenow.ports import Engine, Ledger
 from herenow.settings import Settings, milliseconds
 
-POLL = 0.5
-"""Seconds. Half of the time that may pass between an end and its announcement."""
-
-BATCH = 25
-"""Users of one shard at a time: unrelated changes get their turn between two batches."""
+POLL = 0.5  # seconds: half of the time in which a time-out must be announced
+BATCH = 25  # due users of one shard decided at a time; other changes are committed between two batches
 
 
 @dataclass(frozen=True, slots=True)
 class Reaping:
-    """Which due users this node handles."""
-
-    shards: frozenset[int] | None = None
-    """None: those of all shards; empty: none at all."""
-    poll: float = POLL
-    """Seconds at most between two looks at the store."""
+    shards: frozenset[int] | None = None  # shards in which this node decides due users; None: all
+    poll: float = POLL  # seconds at most between two reads of the due users
     batch: int = BATCH
-    first: bool = False
-    """True: a process that does nothing else. Nodes that also serve clients come after it in the order."""
+    first: bool = False  # True: a process that does nothing else; it precedes nodes that also serve clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +50,6 @@ def make_context(
     tasks: Tasks | None = None,
     make_epoch: Callable[[], str] = new_epoch,
 ) -> Context:
-    """`reaping`: None: as the settings say."""
     clock = clock or NodeClock()
     return Context(
         settings=settings,

@@ -1,7 +1,4 @@
-"""What a node counts. Plain integers on the hot paths; `herenow.api.ops.health` turns them into Prometheus' words.
-
-No label per user, ever. A reason to change it: something new is worth counting.
-"""
+"""Counters of a node: plain integers, because hot paths write them. `api/ops/prometheus` exports them. No label per user."""
 
 from __future__ import annotations
 
@@ -10,13 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds."""
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 
 
 @dataclass(slots=True, eq=False)
 class Histogram:
-    """A histogram whose observations can carry a weight: one fan-out of 10 000 sends is one call."""
+    """A histogram with weighted observations: one fan-out of 10 000 sends is one call."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     sum: float = 0.0
@@ -27,8 +23,7 @@ class Histogram:
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
-    """Seconds within which this share of the observations fell, between the bounds of the bucket where it lies; None: there
-    were none. Beyond the last bound nothing is known but that it was more."""
+    """Seconds within which this share of the observations lies, at most the last bound; None: no observations."""
     total = sum(counts)
     if not total:
         return None
@@ -48,32 +43,24 @@ class Metrics:
     streams: int = 0
     beats_accepted: int = 0
     beats_dropped: int = 0
-    changes: int = 0
-    """Public changes this node committed."""
+    changes: int = 0  # public changes this node committed
     commits: int = 0
     conflicts: int = 0
-    doubtful: int = 0
-    """Commits whose outcome was unknown at first."""
-    deliveries: int = 0
-    """Status values handed to sockets; several may share a frame."""
+    doubtful: int = 0  # commits without an answer
+    deliveries: int = 0  # status values handed to sockets; several may share a frame
     frames: int = 0
     delivery_seconds: Histogram = field(default_factory=Histogram)
-    wake_seconds: Histogram = field(default_factory=Histogram)
-    """How late a due wake-up was decided."""
+    wake_seconds: Histogram = field(default_factory=Histogram)  # delay between a wake-up time and its decision
     refusals: Counter[str] = field(default_factory=Counter)
     closes: Counter[int] = field(default_factory=Counter)
     stream_ends: Counter[str] = field(default_factory=Counter)
-    """By the code that the stream's last event carried; `client`: the client went."""
+    """By the code in the stream's last event; `client`: closed by the client."""
     log_gaps: int = 0
     shards_lost: int = 0
-    epochs: int = 0
-    """How often this node had to take a new epoch."""
+    epochs: int = 0  # new epochs after a lost lease
     ledger_errors: int = 0
-    unknown_pairs: int = 0
-    """Times it could not be learned who may see whom, so that nothing was shown."""
+    unknown_pairs: int = 0  # relation requests without an answer; the pair appears offline
     engine_errors: int = 0
     typing: int = 0
-    given_up: Counter[str] = field(default_factory=Counter)
-    """What was given up because the node was late, by kind."""
-    users: Counter[int] = field(default_factory=Counter)
-    """Users per public status, in the whole store; kept by the tail."""
+    given_up: Counter[str] = field(default_factory=Counter)  # updates shed under overload, by kind
+    users: Counter[int] = field(default_factory=Counter)  # users per public status, in the whole store

@@ -13,17 +13,14 @@ from herenow.node.context import Context
 from herenow.node.records import Records
 from herenow.node.sessions import Sessions
 
-CLIENTS_LEAVE = 5.0
-"""Seconds for which a stopping node waits for its clients to go, and once more for its last commits."""
-
-LAST_CALLS = 5.0
-"""Seconds it then has for the ledger, and for its lease. Other nodes find what is left undone."""
+CLIENTS_LEAVE = 5.0  # seconds for clients to leave, and again for the last commits
+LAST_CALLS = 5.0  # seconds for the ledger, and again for the lease; other nodes finish what is left
 
 log = structlog.get_logger(__name__)
 
 
 async def hand_over(context: Context, sessions: Sessions) -> bool:
-    """True: every session of this node is committed as lost. If not, the lease row must stay: others find it dead then."""
+    """Returns True if every session is committed as lost. If not, keep the lease row: other nodes then find it dead."""
     people = context.people
     stamps = context.tasks.spawn(sessions.hand_over(), "hand-over")
     if await within(CLIENTS_LEAVE, lambda: stamps.done() and not any(p.unfinished for p in people)):
@@ -33,7 +30,7 @@ async def hand_over(context: Context, sessions: Sessions) -> bool:
 
 
 async def save(context: Context, records: Records) -> None:
-    """An embedded store ends with this process, so everything must be saved; another one keeps its marks."""
+    """Save to the ledger: without a deadline if the store is embedded; another one keeps its unsaved flags."""
     try:
         async with asyncio.timeout(None if context.settings.engine_in_memory else LAST_CALLS):
             await records.finish()
@@ -42,7 +39,6 @@ async def save(context: Context, records: Records) -> None:
 
 
 async def leave(cluster: Cluster) -> None:
-    """Tell the other nodes, then give up the lease."""
     await cluster.leave()
     try:
         async with asyncio.timeout(LAST_CALLS):
@@ -52,7 +48,7 @@ async def leave(cluster: Cluster) -> None:
 
 
 async def within(seconds: float, done: Callable[[], bool]) -> bool:
-    """Wait until `done()` is true; False: it was not within this time."""
+    """Wait until `done()` is true; returns False after `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             while True:

@@ -14,10 +14,12 @@ from herenow.ports.engine import (
     Lease,
     Loaded,
     LogPart,
+    LogPosition,
     Offer,
     Page,
     Write,
     Written,
+    continues,
 )
 from herenow.ports.ledger import BlockRow, Choice, Ledger, LedgerChange, LedgerFacts, Remembered, Void
 from herenow.ports.relations import IN_CONTACT, MUTUAL, STRANGERS, Relation, Relations, SourceHealth
@@ -42,6 +44,7 @@ __all__ = [
     "LedgerFacts",
     "Loaded",
     "LogPart",
+    "LogPosition",
     "Offer",
     "Page",
     "Relation",
@@ -52,4 +55,5 @@ __all__ = [
     "Void",
     "Write",
     "Written",
+    "continues",
 ]

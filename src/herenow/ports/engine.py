@@ -7,7 +7,8 @@ it. The contract suite (`herenow_testing.contracts.engine`) cites the promises b
   P2  One commit writes the record, its wake-up, its log entry and its flag "not yet in the ledger" atomically.
   P3  A batch carries its writer's epoch and sequence number; a batch of a fenced epoch, or a late one, changes nothing.
   P4  A due user stays due until committed again; two reapers yield one change.
-  P5  Entries of a shard's log are numbered without holes; a reader learns of every gap.
+  P5  Entries of a shard's log are numbered without holes and tagged by batch; a reader learns of every gap, and of a log
+      that is another branch than the one it read.
   P6  Every read that can show absence reports whether its shard is settled. A shard that lost data is unsettled until the
       nodes have offered it what they know; only in a settled shard does absence mean that there is no record.
   P7  No operation uses a clock of its own: time is an argument (`store_time` only reports).
@@ -133,13 +134,33 @@ class Entry(Value, frozen=True):
     note: bytes
 
 
+class LogPosition(int):
+    """The number of a log entry, with the tag of the batch that wrote it.
+
+    Two branches of a store (two masters for a while, a failover that lost writes) give the same numbers to different
+    entries; a tag belongs to one batch only, so it tells the branches apart. Compares and counts as a number."""
+
+    tag: str
+
+    def __new__(cls, number: int, tag: str) -> LogPosition:
+        position = super().__new__(cls, number)
+        position.tag = tag
+        return position
+
+
+def continues(cursor: int, tag: str) -> bool:
+    """True if a log whose entry at the cursor has this tag continues what the reader of the cursor has read. A plain number
+    as cursor knows no tag and is not compared."""
+    return not isinstance(cursor, LogPosition) or cursor.tag == tag
+
+
 class LogPart(Value, frozen=True):
-    """Entries of a shard's log after a cursor; `head` is the next cursor. `gap`: entries after the cursor were lost, or the
-    log restarted (its numbers went back): read again what is watched."""
+    """Entries of a shard's log after a cursor; `head` is the next cursor. `gap`: entries after the cursor were lost, the log
+    restarted, or the entry at the cursor has another tag (the store lost writes): read again what is watched."""
 
     shard: int
     entries: tuple[Entry, ...]
-    head: int
+    head: LogPosition
     gap: bool
 
 
@@ -192,7 +213,7 @@ class Engine(Protocol):
 
     # Shard logs
 
-    async def heads(self) -> dict[int, int]:
+    async def heads(self) -> dict[int, LogPosition]:
         """Each shard's newest entry number (0: none yet), where a new reader starts. Shards that do not answer are left out;
         `Unavailable` if none does."""
 

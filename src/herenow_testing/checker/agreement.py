@@ -1,7 +1,6 @@
-"""Do views, records, counts and the ledger agree with the truth, and with each other?
+"""Checks that views, records, counts and the ledger agree with the truth and with each other.
 
-After a fault has healed as far as it can be said then; when nothing has happened for long, all of it. Something else that
-must agree is the reason to change this module.
+After a fault has healed only some of it can be checked; after a long time without events, all of it.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ class Agreement:
     # When a fault has healed
 
     def differences(self) -> list[str]:
-        """Where the views of people who look, and the store, are not what is true, as of a moment ago: whoever waits for
-        the end of a fault asks until there is none."""
+        """Current differences between the viewers' views, the store and the truth. To wait for the end of a fault, call this
+        until it returns none."""
         stored = self._notes.scene.everybody_stored()
         found: list[str] = []
         for user in sorted(self._notes.stays.keys() - self._notes.viewers):
             record = stored.get(user)
-            found += self._untrue(user, Presence() if record is None else record)
+            found += self._wrong_in_record(user, Presence() if record is None else record)
             view = seen(public(Presence() if record is None else record))
             for client in self._notes.scene.clients:
                 if client.user in self._notes.viewers:
@@ -40,8 +39,8 @@ class Agreement:
                         found.append(f"{whom(client)} sees {last and last[0]}, the record says {view}")
         return found
 
-    def _untrue(self, user: str, record: Presence) -> list[str]:
-        """What the record says that cannot be so."""
+    def _wrong_in_record(self, user: str, record: Presence) -> list[str]:
+        """Differences between a user's record and the truth."""
         now, stays = self._notes.scene.now, self._notes.stays[user]
         leased = {session.device for session in record.sessions if session.holder != UNLEASED}
         live = {session.device for session in record.sessions if session.live}
@@ -64,14 +63,14 @@ class Agreement:
 
     @property
     def quiet_at(self) -> int:
-        """When nobody who has left can be in the record any more."""
+        """The time (epoch ms) from which no ended session may be left in a record."""
         ended = [stay for stays in self._notes.stays.values() for stay in stays if stay.by_rest or stay.ended_at]
         return max(map(self._notes.bounds.gone, ended), default=0)
 
     # When everything has healed
 
     def healed(self) -> None:
-        """The last fault ended so long ago that everybody who is here must be seen by everybody."""
+        """Check that all connected users are shown. Call this when `Bounds.healed` has passed since the last fault."""
         for client in self._notes.scene.clients:
             link = client.link
             for user, stays in self._notes.stays.items():
@@ -84,7 +83,7 @@ class Agreement:
                     self._notes.wrong(f"{whom(client)} sees {last[0]} though everything has healed")
 
     async def conclude(self) -> None:
-        """Nothing has failed for so long, and nobody did anything: now all must agree."""
+        """Check everything. Call this after a long time without faults and client actions."""
         stored = self._notes.scene.everybody_stored()
         for user in sorted(self._notes.stays):
             if user not in self._notes.viewers:
@@ -126,8 +125,8 @@ class Agreement:
         users = sorted(self._notes.stays.keys() - self._notes.viewers)
         for node in self._notes.scene.nodes.values():
             for viewer in sorted(self._notes.viewers):
-                for told in await node.answers(viewer, users):
-                    await self._compare(f"{node.name} answers {viewer}", told, stored.get(told.user))
+                for shown in await node.answers(viewer, users):
+                    await self._compare(f"{node.name} answers {viewer}", shown, stored.get(shown.user))
         for client in self._notes.scene.clients:
             if client.user in self._notes.viewers and client.link is not None:
                 for user in users:
@@ -137,21 +136,21 @@ class Agreement:
                     else:
                         await self._compare(f"{whom(client)} sees", last[0], stored.get(user))
 
-    async def _compare(self, who: str, told: Shown, record: Presence | None) -> None:
+    async def _compare(self, label: str, shown: Shown, record: Presence | None) -> None:
         self._notes.counts["compared"] += 1
         view = public(Presence()) if record is None else public(record)
         text = None if view.custom is None else view.custom.text
         if (
-            told.stale
-            or told.status != view.status.word
-            or told.custom != text
-            or (record is not None and (told.since, told.last_seen) != (view.since, view.last_seen))
+            shown.stale
+            or shown.status != view.status.word
+            or shown.custom != text
+            or (record is not None and (shown.since, shown.last_seen) != (view.since, view.last_seen))
         ):
-            self._notes.wrong(f"{who} {told}, the record says {view}")
+            self._notes.wrong(f"{label} {shown}, the record says {view}")
         elif record is None:
-            known = (await self._notes.scene.remembered([told.user])).get(told.user, Remembered())
-            if told.last_seen != known.last_seen:
-                self._notes.wrong(f"{who} {told}, the ledger says {known}")
+            known = (await self._notes.scene.remembered([shown.user])).get(shown.user, Remembered())
+            if shown.last_seen != known.last_seen:
+                self._notes.wrong(f"{label} {shown}, the ledger says {known}")
 
     async def _conclude_counts(self, stored: dict[str, Presence]) -> None:
         truly = Counter(public(presence).status.word for presence in stored.values())
@@ -182,7 +181,7 @@ class Agreement:
                 self._notes.wrong(f"{user} was last seen between {first} and {last}, the ledger has {saved}")
 
     def _conclude_chosen(self, user: str, record: Presence | None, known: Remembered) -> None:
-        """What was acknowledged is in the ledger, and the same as in the store."""
+        """Confirmed choices must be in the ledger, and equal to those in the store."""
         mode, text = Mode.AUTO, None
         if known.choice is not None:
             mode = known.choice.mode

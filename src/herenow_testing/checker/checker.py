@@ -1,22 +1,22 @@
-"""Does what people are shown agree with what others truly did?
+"""Checks that viewers are shown what other users did.
 
-A `Checker` is the witness of a `Scene`, such as a `World`: it writes down what every client did (the truth: sockets, beats,
-sign-outs, choices), which faults were in force, and every status that anybody was shown. It knows the promises of the
-design and nothing of how a node keeps them. What it finds wrong is collected in `problems`, each a sentence with a time.
+A `Checker` is the `Witness` of a `Scene` such as `World`. It records what every client did (sockets, heartbeats, sign-outs,
+choices), which faults were active, and every status that a viewer received. It knows the promises of the design but not how
+a node keeps them. It collects violations in `problems`, each a sentence with a time:
 
-    false offline   shown offline while a session lived, or its grace was not over
-    ghost           shown as here long after the last session had ended
+    false offline   a user was shown offline during a live session or its grace
+    ghost           a user was shown as online, away or busy long after the last session ended
     hidden          an invisible user was shown
-    equal           the same value was pushed twice in a row
-    older           an older value came after a newer one
-    invented        a value nobody ever chose
-    returned        a session that was signed out stays, or is there again though nobody came back
-    missing         while nothing fails: somebody who looks was not told of what the record has said for a while
-    last seen       shown offline with a last seen that is earlier or later than what truly happened
-    differs         after everything has healed: a view, an answer, a record, a count, the ledger is not what is true
+    equal           the same status was pushed twice in a row
+    older           an older status arrived after a newer one
+    invented        a value was shown that the user never chose
+    returned        a signed-out session stays, or is in the record again although the device did not return
+    missing         without faults: a viewer did not receive what the record has contained for a while
+    last seen       an offline user was shown with a last seen before or after the true one
+    differs         after everything healed: a view, response, record, count or the ledger differs from the truth
 
-In trouble a node is allowed to be late, and a viewer to be told `stale`. How late is written once, in
-`truth.Bounds`. What is written down, and what is checked when, is in `herenow_testing.checks`.
+During faults a node may be late, and a viewer may receive `stale`; `truth.Bounds` defines how late. `notes` records,
+`showing` checks each status, `lingering` checks repeatedly, `agreement` checks after faults and at the end.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class Checker(Notes):
         self._showing.typing(client, user)
 
     def look_around(self) -> None:
-        """State that should not last: called every second or so."""
+        """Check for states that must not last. Call this about every second."""
         self._lingering.look_around()
 
     def differences(self) -> list[str]:
-        """Where the views of people who look, and the store, are not what is true, as of a moment ago: whoever waits for
-        the end of a fault asks until there is none."""
+        """Current differences between the viewers' views, the store and the truth. To wait for the end of a fault, call this
+        until it returns none."""
         return self._agreement.differences()
 
     @property
     def quiet_at(self) -> int:
-        """When nobody who has left can be in the record any more."""
+        """The time (epoch ms) from which no ended session may be left in a record."""
         return self._agreement.quiet_at
 
     def healed(self) -> None:
-        """The last fault ended so long ago that everybody who is here must be seen by everybody."""
+        """Check that all connected users are shown. Call this when `Bounds.healed` has passed since the last fault."""
         self._agreement.healed()
 
     async def conclude(self) -> None:
-        """Nothing has failed for so long, and nobody did anything: now all must agree."""
+        """Check everything. Call this after a long time without faults and client actions."""
         await self._agreement.conclude()

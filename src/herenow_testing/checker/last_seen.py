@@ -1,8 +1,4 @@
-"""When may somebody be said to have been last seen? Between which times, by what they truly did.
-
-Each excuse for an earlier time is here with the reason why it is right. Another promise about last seen is the reason to
-change this module.
-"""
+"""The allowed range of a user's last seen, computed from what the user did. Each exception has its reason here."""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ class LastSeen:
         self._notes = notes
 
     def between(self, user: str, *, to: Device | None = None) -> tuple[int, int]:
-        """What may be said of when somebody who is not here was last seen. Who hid is said to have been seen when they hid,
-        and what they do while they hide leaves no trace. `to`: what this viewer must have heard of."""
+        """The earliest and latest allowed last seen (epoch ms) of an offline user. If the user hid, that is the time of it;
+        later activity leaves no trace. `to`: count only sessions that this viewer must know of."""
         modes, ended = (
             self._notes.modes[user],
             [s for s in self._notes.stays[user] if s.by_rest or s.ended_at is not None],
@@ -34,16 +30,16 @@ class LastSeen:
         first = max(map(self._first, public), default=0)
         last = max(map(self._last, self._notes.stays[user]), default=0)
         if any(mode is Mode.INVISIBLE for _, mode in modes.ever):
-            # Hiding and showing oneself are signs of life, when it is done.
+            # Setting and ending the mode invisible count as activity, at the time they are confirmed.
             answered = len(modes.ever) - 1 in modes.done
             done = max(modes.done.values(), default=0) if answered else self._notes.scene.now
             last = max(last, done) + self._notes.bounds.late
         return first, last
 
     def _goes_on(self, stay: Stay) -> bool:
-        """Its session has not ended with it. A session is a device at a node, however many tabs: one that is half-open is a
-        tab still, so who comes back to that node before it falls silent comes back to the same session. Nothing is
-        written when a tab closes; when the session ends, it is with the life of the later tab."""
+        """True if the session continued after this socket. A session is one device on one node with any number of tabs, and
+        a half-open socket still counts as a tab: a device that returns to the node before the socket times out continues the
+        same session. The node writes nothing when a tab closes, and the later tab determines the last seen."""
         return any(
             (later.device, later.node) == (stay.device, stay.node)
             and later.beside_half_open
@@ -54,10 +50,10 @@ class LastSeen:
         )
 
     def _first(self, stay: Stay) -> int:
-        """A node that fails about then may not have been able to write down what it saw yet: then what it wrote before. If
-        it dies of it, it never will."""
+        """The earliest allowed last seen of one session. A node in trouble at its end may not have written the end yet (or
+        never will, if it dies); then an earlier written time is allowed."""
         usual, end, now = self._notes.bounds.seen(stay), stay.ended_at or stay.seen_at, self._notes.scene.now
-        if stay.signed_at is not None:  # what it did after that counts no more
+        if stay.signed_at is not None:  # activity after the sign-out request does not count
             usual = min(usual, stay.signed_at - self._notes.bounds.late)
         usual -= self._notes.scene.lateness(usual, end + self._notes.bounds.late)
         first, died = usual, self._died_with(stay)
@@ -70,14 +66,14 @@ class LastSeen:
         return first
 
     def _chose_since(self, stay: Stay) -> bool:
-        """Its user asked for something after it ended: a node that was taken for dead cannot know, when it is back, whether
-        they hid, and keeps to itself what it saw."""
+        """True if the user made a choice after the session ended. A node that was treated as dead cannot know whether the
+        user hid meanwhile, so it does not report the last seen it knows."""
         end = stay.ended_at or stay.seen_at
         asked = [*self._notes.modes[stay.user].ever, *self._notes.texts[stay.user].ever]
         return any(at + self._notes.bounds.late >= end for at, _ in asked)
 
     def _died_with(self, stay: Stay) -> bool:
-        """Its node was killed before it can have written down how it ended."""
+        """True if its node was killed before it can have written the end of the session."""
         end = stay.ended_at or stay.seen_at
         noticed = end + self._notes.bounds.late
         if stay.how == "vanished" or stay.beside_half_open:
@@ -90,7 +86,7 @@ class LastSeen:
         )
 
     def _last(self, stay: Stay) -> int:
-        """Later than its end only if its node was in trouble before it knew of it, or stood still: then the time of that."""
+        """The latest allowed last seen of one session: its end, or the end of a fault that kept its node from noticing."""
         now = self._notes.scene.now
         if stay.ended_at is None and not stay.by_rest:
             return now + self._notes.bounds.late

@@ -1,7 +1,4 @@
-"""Does something last that should not: a ghost, a session that was signed out, a change that somebody was not told of?
-
-Looked at from time to time while everything runs. Another state that must end is the reason to change this module.
-"""
+"""Repeated checks for states that must not last: ghosts, signed-out sessions, changes that viewers did not receive."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ class Lingering:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._views: dict[str, tuple[tuple[str, str | None], int]] = {}
-        """What the record of each user says to others, and since when we know."""
+        """User → (visible status and text in the record, the time at which this check first saw them)."""
 
     def look_around(self) -> None:
-        """State that should not last: called every second or so."""
+        """Check for states that must not last. Call this about every second."""
         for client in self._notes.scene.clients:
             link = client.link
             if link is None or client.user not in self._notes.viewers or link.silent or link.node.frozen:
@@ -34,7 +31,7 @@ class Lingering:
         for user, stays in self._notes.stays.items():
             self._check_still_there(stays)
             if user not in self._notes.viewers:
-                self._check_told(user, stored.get(user))
+                self._check_received(user, stored.get(user))
 
     def _check_still_there(self, stays: list[Stay]) -> None:
         now = self._notes.scene.now
@@ -44,8 +41,8 @@ class Lingering:
             if now > stay.out_at + self._notes.late(stay.out_at, now):
                 self._notes.problems.append(f"{now} returned: {stay} was signed out, and is still connected")
 
-    def _check_told(self, user: str, record: Presence | None) -> None:
-        """Is everybody told what the record says? Where it says nothing, it says offline."""
+    def _check_received(self, user: str, record: Presence | None) -> None:
+        """Check that all viewers received the view in the record; no record means offline."""
         now = self._notes.scene.now
         view = seen(public(Presence() if record is None else record))
         if self._views.get(user, (None, 0))[0] != view:
@@ -66,7 +63,7 @@ class Lingering:
             return
         now, out = self._notes.scene.now, max(stays[-1].out_at, stays[-1].ended_at)
         if any(t.loses and t.begin <= now <= self._notes.until(t, now) for t in self._notes.troubles):
-            return  # the store may just have lost that it was
+            return  # the store may just have lost the sign-out
         if now > out + self._notes.late(out, now):
             self._notes.problems.append(f"{now} returned: {user} was signed out at {out}, the record has {session}")
 
@@ -85,9 +82,9 @@ class Lingering:
             self._notes.problem("ghost", client, shown, f"ended at {ended}, {last.how}; was due by {until}")
 
     def _excused_until(self, due: int, ended: int, places: set[str]) -> int:
-        """When what is due must be done, with what faults between may cost. Those of the nodes in question and of the
-        store count as long as they were in force and not healed; of other nodes only that they are away, for as long as it
-        takes to be stood in for. A fault that begins when it is too late anyway excuses nothing."""
+        """Extend the deadline `due` (ms) by the faults since `ended`. Faults of the nodes in `places` and of the store count
+        until they are healed. Other nodes count only while they are partitioned or dead, up to `dead_node` in all, the time
+        until others take over. A fault that begins after the deadline does not count."""
         now = self._notes.scene.now
         due += self._notes.scene.lateness(ended, now)
         reach, others = ended, 0

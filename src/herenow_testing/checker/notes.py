@@ -1,7 +1,6 @@
-"""What clients truly did and were shown, what went wrong meanwhile, and how late that may make things.
+"""Records what clients did and received and which faults were active, and computes the delays that faults excuse.
 
-Everything here is written down as it happens; nothing is judged. Another thing that a client may do, or another way for a
-fault to excuse that something is late, is the reason to change this module.
+This module does not check anything itself.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ class Notes(Witness):
         self.bounds = Bounds(scene.timings, scene.lease, scene.late)
         self.problems: list[str] = []
         self.counts: Counter[str] = Counter()
-        """How much was checked, so that a run can show that it was worth something."""
+        """Number of checks by kind, so that a test can assert that they happened."""
         self.longest_ghost = 0
-        """Milliseconds that somebody was shown as here after their last session had ended, at most."""
+        """The longest time in ms that a user was shown as not offline after the last session ended."""
         self.viewers = set(viewers)
         self.stays: dict[str, list[Stay]] = defaultdict(list)
         self.open: dict[Device, Stay] = {}
@@ -31,10 +30,10 @@ class Notes(Witness):
         self.texts: dict[str, Chosen] = defaultdict(lambda: Chosen([None]))
         self.hidden_since: dict[str, int] = {}
         self.last: dict[tuple[Way, str], tuple[Shown, int]] = {}
-        """What each socket was shown last of each user, and the version its node knew."""
+        """(socket, user) → the last status received, and the version of the record that the node held."""
         self.troubles: list[Trouble] = []
 
-    # What clients do
+    # Actions of clients
 
     def opened(self, client: Device) -> None:
         assert client.link is not None
@@ -49,8 +48,7 @@ class Notes(Witness):
         self.open[client] = stay
 
     def _lingers(self, stay: Stay) -> bool:
-        """It ended, and left its node a tab that is half-open: as long as the session shows life by another one, and until
-        it falls silent, the node cannot tell."""
+        """True if the socket ended but may still be a half-open tab to its node, which has not timed out yet."""
         if stay.ended_at is None or not (stay.how == "vanished" or stay.beside_half_open):
             return False
         now = self.scene.now
@@ -71,7 +69,7 @@ class Notes(Witness):
             stay.how = stay.how or how
 
     def signs_out(self, user: str, device: str) -> None:
-        """From here on nobody can say whether the device is still signed in."""
+        """A sign-out was requested: from now on the device may be signed in or out."""
         for stay in self.stays[user]:
             if stay.device == device and (stay.ended_at is None or self.in_grace(stay, self.scene.now)):
                 stay.how = "signed out"
@@ -80,14 +78,14 @@ class Notes(Witness):
         self._rest.pop((user, device), None)
 
     def is_signed_out(self, user: str, device: str) -> None:
-        """Whoever asked for it was told that it is done."""
+        """The sign-out was confirmed."""
         for stay in self.stays[user]:
             if stay.device == device and stay.asked_out and stay.out_at is None:
                 stay.out_at = self.scene.now
 
     def beat(self, user: str, device: str, node: str, asked_at: int | None = None) -> None:
-        """A beat by REST, of this time, was accepted now. Where the last one may have run out, it begins another stay: that
-        the device was gone meanwhile may still be under way to who looks."""
+        """A REST heartbeat sent at `asked_at` (None: now) was accepted now. If the last one may have expired, this starts
+        another stay, because viewers may still receive that the device was gone."""
         now = self.scene.now
         at = now if asked_at is None else asked_at
         stay = self._rest.get((user, device))
@@ -97,7 +95,7 @@ class Notes(Witness):
         stay.seen_at, stay.node = at, node
 
     def may_have_beaten(self, user: str, device: str, node: str) -> None:
-        """A beat by REST was not answered: it may have been accepted, or be accepted yet."""
+        """A REST heartbeat got no response: it may have been accepted, or be accepted later."""
         stay = Stay(user, device, node, self.scene.now, self.scene.now, by_rest=True)
         self.stays[user].append(stay)
 
@@ -118,10 +116,10 @@ class Notes(Witness):
     def has_text(self, user: str, number: int) -> None:
         self.texts[user].answered(self.scene.now, str(number))
 
-    # What goes wrong
+    # Faults
 
     def trouble(self, kind: str, node: str | None = None, **what: bool) -> Trouble:
-        """`what`: see `Trouble`. Nothing is excused by what is not said."""
+        """Record the start of a fault. `what` are the flags of `Trouble`; only flagged effects are excused."""
         trouble = Trouble(kind, node, self.scene.now, **what)
         self.troubles.append(trouble)
         self.counts[kind] += 1
@@ -132,24 +130,24 @@ class Notes(Witness):
 
     @property
     def unhealed(self) -> list[Trouble]:
-        """Faults that are over, and of which nobody has seen yet that everything is right again."""
+        """Faults that have ended, but for which `all_right` was not called yet."""
         return [t for t in self.troubles if t.end is not None and t.healed_at is None]
 
     def all_right(self) -> None:
-        """Somebody saw that every view is right again: from now on no fault that is over excuses anything."""
+        """The test saw that every view is correct again: from now on ended faults excuse nothing."""
         for trouble in self.unhealed:
             trouble.healed_at = self.scene.now
 
-    # How late things may be
+    # Allowed delays
 
     def is_known(self, stay: Stay, to: Device | None = None) -> bool:
-        """Everybody must have heard that it was here; or only one viewer. What is shown may still be of the time before, for
-        as long as a change is under way. That its node is in trouble delays no viewer elsewhere: when it greets, it has
-        committed. But a store that then loses the commit has it again only when that node has healed.
+        """True if enough time has passed that all viewers (or only the viewer `to`) must know of the session. Trouble of the
+        session's node after its confirmation does not delay viewers elsewhere, because the session is committed by then. But
+        if the store then loses the commit, the session is back only when that node has healed:
 
-            n1   accepts a beat ─ 200          n1 is late to offer it ─▶ online
+            n1   accepts a heartbeat ─ 200     n1 is late to offer it again ─▶ online
             store               └─ fails over: lost ┘
-            n2                                   whole again: offline, never seen
+            n2                                   recovered: offline, never seen
         """
         if stay.greeted_at is None:
             return False
@@ -166,7 +164,7 @@ class Notes(Witness):
         return self.bounds.late + self.troubled(begin, now) + self.scene.lateness(begin, now)
 
     def until(self, trouble: Trouble, now: int) -> int:
-        """How long it may excuse that something is late."""
+        """The time (epoch ms) until which a fault excuses delays."""
         if trouble.healed_at is not None:
             return trouble.healed_at
         end = trouble.end or now
@@ -176,9 +174,9 @@ class Notes(Witness):
         return self.bounds.healed + self.scene.lateness(end, now)
 
     def troubled(self, begin: int, now: int, *, blind: bool = False, place: str | None = None) -> int:
-        """How long something that should have happened since `begin` may be late because of faults: as long as they
-        were in force, and the time to recover from each. Presence does not wait for a ledger; only what depends on who may
-        see whom (`blind`) does. `place`: only because of this node, or of the store."""
+        """The delay in ms that faults between `begin` and `now` excuse: the time they were active, plus recovery, without
+        counting overlaps twice. Ledger faults count only with `blind`, for checks that depend on relations. `place`: count
+        only faults of this node and of the store."""
         spans = sorted(
             (t.begin, self.until(t, now))
             for t in self.troubles
@@ -195,7 +193,7 @@ class Notes(Witness):
             reach = max(reach, min(last, now))
         return covered
 
-    # What is found
+    # Violations
 
     def problem(self, kind: str, client: Device, shown: Shown, why: str) -> None:
         self.problems.append(f"{self.scene.now} {kind}: {whom(client)} sees {shown}: {why}")
@@ -209,5 +207,5 @@ def whom(client: Device) -> str:
 
 
 def seen(view: View) -> tuple[str, str | None]:
-    """What others see of somebody, as far as it is compared."""
+    """The compared part of a view: status and text of the custom status."""
     return view.status.word, None if view.custom is None else view.custom.text

@@ -1,7 +1,4 @@
-"""Is what somebody is shown, at the moment when it is shown, true and in order?
-
-Another thing that must hold of every single status is the reason to change this module.
-"""
+"""Checks of each status when a viewer receives it: true, and in order."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ class Showing:
             self._notes.problem("invented", client, shown, f"never said {shown.custom}")
 
     def _check_offline(self, client: Device, shown: Shown) -> None:
-        """A push of offline, or an answer that does not say it is stale, is a claim."""
+        """A status offline that is not stale must be true."""
         now = shown.at
         if shown.stale or self._may_be_hidden(shown.user, now) or self._is_blind(client, shown):
             return
@@ -91,8 +88,8 @@ class Showing:
             self._notes.problem("hidden", client, shown, f"is invisible since {since}")
 
     def _is_blind(self, client: Device, shown: Shown) -> bool:
-        """Its node cannot read who may see whom, and the viewer came only then, or all that is known is too old to be
-        believed: it is shown nobody, not even when they were last seen."""
+        """True if the viewer may rightly see all users offline without last seen: the ledger is unavailable to the node, and
+        either the viewer connected after that began, or the cached relations are older than `TRUST`."""
         if shown.last_seen is not None:
             return False
         came = self._notes.open.get(client)
@@ -104,8 +101,8 @@ class Showing:
         )
 
     def _is_solid(self, stay: Stay, now: int) -> bool:
-        """Everybody must have heard that it is here, and its grace is not over. One that ended while its node was cut off
-        may have been taken for dead with it a little before: its grace began then."""
+        """True if all viewers must know of the session and its grace is not over. False if it ended while its node was
+        partitioned: the node may have been treated as dead earlier, and the grace began then."""
         if stay.greeted_at is None or stay.signed_out:
             return False
         if stay.ended_at is not None and any(
@@ -120,9 +117,8 @@ class Showing:
         return stay.ended_at is None or now < stay.ended_at + self._notes.bounds.timings.grace - 500
 
     def _excused(self, stay: Stay, now: int) -> bool:
-        """Its node was cut off for so long that others had to take it for dead, and nobody has seen yet that it is healed.
-        One that was killed is known to be dead by its sockets too; a ledger, a slow viewer, a store that is away for all
-        excuse nothing."""
+        """True if its node was partitioned so long that other nodes had to treat it as dead, and that is not healed yet.
+        Only faults with `cuts` count: a killed node also closes its sockets; faults of ledger or viewers excuse nothing."""
         spans = sorted(
             (t.begin, t.end or now)
             for t in self._notes.troubles
@@ -140,7 +136,7 @@ class Showing:
         )
 
     def _may_be_hidden(self, user: str, now: int) -> bool:
-        """Lately, as far as anybody can tell."""
+        """True if the user may be invisible, or may have been until so recently that viewers may still see it."""
         if Mode.INVISIBLE in self._notes.modes[user].possible:
             return True
         asked = [at for at, mode in self._notes.modes[user].ever if mode is Mode.INVISIBLE]

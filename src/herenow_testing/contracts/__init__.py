@@ -1,7 +1,7 @@
 """Test suites that every engine (`EngineContract`) and every ledger (`LedgerContract`) must pass.
 
-Subclass one in a test module and give it your implementation as a fixture; its module shows how. For readable failures
-call `pytest.register_assert_rewrite("herenow_testing.contracts")` in your `conftest.py`.
+Subclass one in a test module and provide your implementation as a fixture; the suite's module shows how. For readable
+failures call `pytest.register_assert_rewrite("herenow_testing.contracts")` in your `conftest.py`.
 """
 
 from herenow_testing.contracts.engine import TERMS, EngineContract

@@ -1,21 +1,19 @@
-"""Does an engine keep its promises?
+"""The contract suite for engines.
 
-The promises P1 to P8 are in `herenow.ports`; each test here names the one it checks. Whoever writes an engine runs this
-suite against it:
+Each test names the promise of `herenow.ports` (P1 to P8) that it checks. Run the suite against your engine:
 
     class TestMyEngine(EngineContract):
         @pytest_asyncio.fixture
-        async def engine(self): ...       # a handle, opened with TERMS, on a store nobody else uses
+        async def engine(self): ...       # a handle, opened with TERMS, on a new store
         @pytest_asyncio.fixture
         async def second(self, engine): ...   # another handle on the same store
 
-Where a store can be made to lose things, override the hooks as well (`empty`, `snapshot`, `roll_back`, `trim_log`,
-`cut_off`); tests that need a missing one are skipped. To make failures speak, a conftest says
-`pytest.register_assert_rewrite("herenow_testing.contracts")`.
+If the store can be made to lose data, also override the hooks `empty`, `snapshot`, `roll_back`, `trim_log` and `cut_off`;
+tests that need a missing hook are skipped. For readable failures call
+`pytest.register_assert_rewrite("herenow_testing.contracts")` in your `conftest.py`.
 
-The suite uses the port alone. Times in it are plain numbers, because no promise may depend on a real clock (P7); it
-waits only for what an engine promises to wake. Records are eight bytes of a real record's head (format, flags, version)
-and some content, because an engine may read the version there.
+The suite uses only the port. Times are plain numbers, because no promise may depend on a real clock (P7). Records are the
+first eight bytes of a real record (format, flags, version) plus some content, because an engine may read the version there.
 """
 # ruff: noqa: N802 - names begin with the promise they check
 
@@ -44,19 +42,20 @@ from herenow.ports import (
     Lease,
     Loaded,
     LogPart,
+    LogPosition,
     Offer,
     Write,
     Written,
 )
 
 TERMS = {"ledger": "8f14e45f", "shards": "16", "grace": "30000"}
-"""What the fixtures open their handles with."""
+"""The terms with which the fixtures must open their handles."""
 
 NOW = 1_700_000_000_000
 PATIENCE = 5.0
-"""Seconds within which a waiting reader must have been woken. Nobody waits that long unless the promise is broken."""
+"""Seconds within which a waiting reader must be woken. Only a failing test takes that long."""
 A_MOMENT = 0.02
-"""Seconds to wait for nothing."""
+"""Seconds to wait when nothing is expected."""
 
 
 def record(version: int, content: bytes = b"") -> bytes:
@@ -64,7 +63,7 @@ def record(version: int, content: bytes = b"") -> bytes:
 
 
 def users_of(engine: Engine, shard: int, prefix: str = "user-") -> Iterator[str]:
-    """As many users of a shard as one likes, the same ones every time."""
+    """An endless iterator of user ids in a shard, the same ones on every call."""
     every = (f"{prefix}{number}" for number in count())
     return (user for user in every if shard_of(user, engine.shards) == shard)
 
@@ -79,7 +78,7 @@ def new_epoch() -> str:
 
 @dataclass
 class Writer:
-    """A node as far as a shard knows it: an epoch and the number of its last acknowledged batch."""
+    """A node as a shard sees it: an epoch and the number of its last acknowledged batch."""
 
     engine: Engine
     shard: int
@@ -115,7 +114,7 @@ async def is_settled(engine: Engine, shard: int) -> bool:
 
 
 async def settled(engine: Engine, shard: int = 0) -> None:
-    """However the store began: settled now."""
+    """Bring the shard into the settled state, whatever its state was."""
     if not await engine.settle(shard, NOW, 0):
         assert await engine.settle(shard, NOW, 0)
 
@@ -146,7 +145,7 @@ async def walked(engine: Engine, shard: int, limit: int) -> list[tuple[str, byte
 
 
 async def received(engine: Engine, messages: int) -> list[bytes]:
-    """Wait for so many: they may come one by one."""
+    """Receive until `messages` messages have arrived, in one call or several."""
     found: list[bytes] = []
     while len(found) < messages:
         news = await engine.receive(PATIENCE)
@@ -157,7 +156,7 @@ async def received(engine: Engine, messages: int) -> list[bytes]:
 
 @pytest.mark.asyncio
 class EngineContract:
-    """Derive a class named Test…, give it the two fixtures, and whatever faults the store offers."""
+    """Derive a class named Test…, and override the two fixtures and the hooks that the store supports."""
 
     @pytest_asyncio.fixture
     async def engine(self) -> Engine:
@@ -167,7 +166,7 @@ class EngineContract:
     async def second(self, engine: Engine) -> Engine:
         raise NotImplementedError("the fixture `second` gives another handle on the store of `engine`")
 
-    # Faults that a store may offer
+    # Hooks for faults
 
     async def empty(self, shard: int) -> None:
         pytest.skip("no way to empty a shard")
@@ -182,7 +181,7 @@ class EngineContract:
         pytest.skip("no way to trim a log")
 
     def cut_off(self) -> AbstractAsyncContextManager[None]:
-        """While it lasts, `engine` does not reach its store, and soon says so."""
+        """A context in which `engine` cannot reach its store, and its calls soon raise."""
         pytest.skip("no way to cut the engine off")
 
     # P1: compare and set
@@ -311,7 +310,7 @@ class EngineContract:
         assert part is not None
         assert [entry.user for entry in part.entries] == users
 
-    # P2: record, wake-up, log entry and mark are one act
+    # P2: record, wake-up, log entry and mark are written atomically
 
     async def test_P2_one_commit_writes_record_wake_up_log_entry_and_mark(self, engine: Engine) -> None:
         node, user, head = await joined(engine), user_of(engine, 0), await head_of(engine)
@@ -319,7 +318,7 @@ class EngineContract:
         assert await stored(engine, user) == record(1)
         assert await due_in(engine, 0, 100, 10) == Due((user,), None)
         assert await log_after(engine, 0, head) == LogPart(
-            0, (Entry(head + 1, user, record(1), b"note"),), head + 1, gap=False
+            0, (Entry(head + 1, user, record(1), b"note"),), LogPosition(head + 1, ""), gap=False
         )
         assert await engine.unsaved(0, 10) == [(user, record(1))]
 
@@ -693,7 +692,7 @@ class EngineContract:
         a, b = islice(users_of(engine, 0), 2)
         await node.write(Write(a, None, record(1), note=b"n"))
         await self.trim_log(0, 0)
-        assert await log_after(engine, 0, head) == LogPart(0, (), head + 1, gap=True)
+        assert await log_after(engine, 0, head) == LogPart(0, (), LogPosition(head + 1, ""), gap=True)
         assert await log_after(engine, 0, head + 1) is None
         await node.write(Write(b, None, record(1), note=b"n"))
         part = await log_after(engine, 0, head + 1)
@@ -717,19 +716,46 @@ class EngineContract:
         assert part.gap
         assert part.head == await head_of(engine) != head
 
-    async def test_P5_a_rolled_back_log_that_reached_the_cursor_again_is_a_gap_once_unsettled(
-        self, engine: Engine
-    ) -> None:
+    async def test_P5_a_rolled_back_log_that_reached_the_cursor_again_is_a_gap(self, engine: Engine) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         past = await self.snapshot(0)
         await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
         head = await head_of(engine)
         await self.roll_back(0, past)
         await other.write(Write(user, None, record(1, b"new"), note=b"new"))
-        assert await log_after(engine, 0, head) is None, "the reader cannot tell yet"
-        await engine.unsettle(0, NOW)
+        assert await head_of(engine) == head, "the numbers are the same"
         part = await log_after(engine, 0, head)
         assert part is not None
+        assert (part.gap, part.entries) == (True, ())
+        assert await log_after(engine, 0, part.head) is None
+
+    async def test_P5_a_rolled_back_log_that_went_beyond_the_cursor_is_a_gap(self, engine: Engine) -> None:
+        node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
+        past = await self.snapshot(0)
+        await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
+        head = await head_of(engine)
+        await self.roll_back(0, past)
+        await other.write(Write(user, None, record(1, b"new"), note=b"new"))
+        await other.write(Write(user, record(1, b"new"), record(2, b"new"), note=b"next"))
+        part = await log_after(engine, 0, head)
+        assert part is not None
+        assert part.gap
+        assert part.head == await head_of(engine)
+        assert await log_after(engine, 0, part.head) is None
+
+    async def test_P5_a_waiting_reader_notices_a_log_that_was_rolled_back_and_went_on(
+        self, engine: Engine, second: Engine
+    ) -> None:
+        node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
+        past = await self.snapshot(0)
+        await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
+        waiting = asyncio.create_task(second.tail({0: await head_of(engine)}, PATIENCE))
+        await asyncio.sleep(A_MOMENT)
+        await self.roll_back(0, past)
+        await other.write(Write(user, None, record(1, b"new"), note=b"new"))
+        await other.write(Write(user, record(1, b"new"), record(2, b"new"), note=b"next"))
+        async with asyncio.timeout(PATIENCE):
+            [part] = await waiting
         assert part.gap
 
     async def test_P5_the_first_unsettle_gives_every_reader_a_gap(self, engine: Engine) -> None:
@@ -855,7 +881,7 @@ class EngineContract:
         await engine.unsettle(0, NOW + 3_000)
         assert await engine.settle(0, NOW + 5_000, 5_000)
 
-    # Offers: what nodes bring back to an unsettled shard
+    # Offers: records that nodes write back to an unsettled shard
 
     async def test_P6_a_shard_is_not_settled_while_somebody_still_offers(self, engine: Engine) -> None:
         await self.empty(0)
@@ -993,7 +1019,7 @@ class EngineContract:
             await engine.walk(0, cursor, 10)
 
     async def test_a_batch_may_be_as_large_as_a_shard(self, engine: Engine) -> None:
-        """All of it or nothing (P2), whatever a store finds too much at a time."""
+        """A batch is atomic (P2) even if it is larger than what the store takes in one command."""
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 9_000))
         await node.write(*[Write(u, None, record(1), wake_at=NOW, note=b"n", unsaved=True) for u in users])
@@ -1101,7 +1127,7 @@ class EngineContract:
         assert not await engine.renew(Lease(epoch, 2, NOW))
         assert not await engine.mark_dead(epoch, 1)
 
-    # What the ledger does not have yet
+    # Unsaved records: those that the ledger does not have yet
 
     async def test_unsaved_lists_marked_records_up_to_the_limit(self, engine: Engine) -> None:
         node = await joined(engine)
@@ -1195,7 +1221,7 @@ class EngineContract:
 
 
 async def _everything(engine: Engine, shard: int = 0) -> Sequence[object]:
-    """All that a batch could have changed in a shard."""
+    """Everything that a batch can change in a shard, for comparing."""
     return (
         sorted(await walked(engine, shard, 1000)),
         await due_in(engine, shard, 2**48, 1000),

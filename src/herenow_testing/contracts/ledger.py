@@ -1,6 +1,6 @@
-"""The promises of a ledger, as a suite that any ledger can be put to.
+"""The contract suite for ledgers.
 
-Subclass it in a test module and give it your ledger, empty and open:
+Subclass it in a test module and provide your ledger, empty and open:
 
     class TestMyLedger(LedgerContract):
         @pytest.fixture
@@ -53,7 +53,7 @@ ODD_IDS = (
 @pytest.mark.asyncio
 class LedgerContract:
     durable = True
-    """False: closing the ledger ends what it holds (one in memory)."""
+    """Set to False if closing the ledger deletes its content (a ledger in memory)."""
 
     @pytest.fixture
     def ledger(self) -> Ledger:
@@ -91,7 +91,7 @@ class LedgerContract:
         await ledger.close()
         await ledger.close()
 
-    # --- What a presence starts from
+    # --- Last seen and choices
 
     async def test_strangers_are_not_remembered(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW})
@@ -173,7 +173,7 @@ class LedgerContract:
         assert all(known[user].choice == Choice(user, 1, Mode.BUSY) for user in users)
 
     async def test_ids_are_taken_to_the_letter(self, ledger: Ledger) -> None:
-        """No folding of case or accents, no numbers made of digits, nothing cut, nothing executed."""
+        """Ids are stored byte for byte: no case folding, no conversion to numbers, no truncation, no SQL injection."""
         await ledger.save_last_seen({user: NOW + number for number, user in enumerate(ODD_IDS)})
         await ledger.save_choices([Choice(user, 1) for user in ODD_IDS])
         await ledger.apply([row for user in ODD_IDS for row in (follow("me", user), room(user, user))])
@@ -189,7 +189,7 @@ class LedgerContract:
         assert not await ledger.is_member("x" * 128, "x" * 127 + "y")
         assert not await ledger.follows("me", "JOSÉ")
 
-    # --- Runs: who was here when the process was killed?
+    # --- Runs: the users that were online when a process was killed
 
     async def test_who_was_left_open_gets_the_last_stamp_as_last_seen(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", ["ana", "bo"], [])
@@ -252,7 +252,7 @@ class LedgerContract:
         assert await ledger.close_runs() == MANY // 2
         assert sorted(await ledger.remembered(users)) == sorted(users[1::2])
 
-    # --- The graph
+    # --- Relations
 
     async def test_a_follow_connects_only_when_it_is_mutual(self, ledger: Ledger) -> None:
         await ledger.apply([follow("ana", "bo")])
@@ -371,7 +371,7 @@ class LedgerContract:
         assert await ledger.share_rooms("eve", ["ana"]) == set()
         assert await ledger.share_rooms("ana", []) == set()
 
-    # --- What users decided about being seen
+    # --- Preferences and blocks
 
     async def test_who_decided_nothing_has_no_preferences(self, ledger: Ledger) -> None:
         await ledger.set_idle_after("ana", 60_000)
@@ -504,7 +504,7 @@ class LedgerContract:
         nobody = await ledger.pair_facts("ana", [], [], NOW, related=True, rooms=True)
         assert (list(nobody.relations), list(nobody.blocks), set(nobody.mates)) == ([], [], set())
 
-    # --- What changed
+    # --- The table of changes
 
     async def test_a_new_ledger_has_no_changes(self, ledger: Ledger) -> None:
         head = await ledger.changes_head()
@@ -592,7 +592,7 @@ class LedgerContract:
         assert await ledger.changes(0, 10) == ([LedgerChange("preferences", "bo", "")], await ledger.changes_head())
 
     async def test_the_head_never_goes_back(self, ledger: Ledger) -> None:
-        """A reader's cursor stays good when all rows were forgotten: later ones get greater ids."""
+        """A reader's cursor stays valid when all rows were deleted: later rows get greater ids."""
         await ledger.set_idle_after("ana", 60_000)
         cursor = await ledger.changes_head()
         await ledger.forget_changes(cursor)
@@ -608,7 +608,7 @@ class LedgerContract:
         assert len({frozenset((change.a, change.b)) for change in told}) == MANY
         assert head == await ledger.changes_head()
 
-    # --- Void tokens, deleted users
+    # --- Revoked tokens, deleted users
 
     async def test_a_void_is_kept_told_and_found(self, ledger: Ledger) -> None:
         assert await ledger.void_of("ana") is None
@@ -691,7 +691,7 @@ class LedgerContract:
         await ledger.erase(Void("ana", NOW + 1, NOW + 11, NOW + 1))
         assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 11, NOW + 1)
 
-    # --- Many at once
+    # --- Concurrency
 
     async def test_callers_do_not_disturb_each_other(self, ledger: Ledger) -> None:
         async def one(number: int) -> None:
@@ -706,7 +706,7 @@ class LedgerContract:
         assert len(await ledger.contacts("me", NOW)) == 25
 
     async def test_a_reader_of_changes_misses_none_while_others_write(self, ledger: Ledger) -> None:
-        """Whoever has read up to an id has missed none below it, in whatever order the writers came to their ends."""
+        """A reader that has read up to an id has missed no lower one, whatever the order in which writers commit."""
         heard: list[LedgerChange] = []
         cursor = 0
 
@@ -731,7 +731,7 @@ class LedgerContract:
         assert cursor == head == await ledger.changes_head()
 
     async def test_edits_at_once_of_one_users_preferences_are_all_kept(self, ledger: Ledger) -> None:
-        """Two devices, each changing another thing: the last one must not write over what it has not seen."""
+        """Two devices change different preferences at the same time: neither must overwrite the other's change."""
         for number in range(5):
             user = f"user-{number}"
             await asyncio.gather(
@@ -794,7 +794,7 @@ class LedgerContract:
         assert {frozenset((change.a, change.b)) for change in told} == {frozenset(("me", friend)) for friend in friends}
 
 
-# --- Words of the suite
+# --- Helpers
 
 
 def follow(a: str, b: str) -> RelationRow:
@@ -818,7 +818,7 @@ def gone(row: RelationRow) -> RelationRow:
 
 
 def pair(change: LedgerChange) -> tuple[str, set[str]]:
-    """A change of a relation has no direction."""
+    """A change of a relation for comparing: it has no direction."""
     return change.kind, {change.a, change.b}
 
 
@@ -831,7 +831,7 @@ async def chosen(ledger: Ledger, user: str) -> Choice | None:
 
 
 async def both_ways(ledger: Ledger, a: str, b: str, now: int = NOW) -> Relation:
-    """What connects two is the same from either side."""
+    """Read the relation of two users from both sides; it must be the same."""
     [there], [back] = await ledger.between(a, [b], now), await ledger.between(b, [a], now)
     assert there == back
     return there

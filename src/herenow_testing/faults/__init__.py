@@ -1,4 +1,4 @@
-"""Failures on purpose: `FaultyEngine` fails by a plan (`Faults`, `Rule`), `Freezer` stops a simulated process."""
+"""Fault injection: `FaultyEngine` fails by a plan (`Faults`, `Rule`), `Freezer` freezes or kills a simulated process."""
 
 from herenow_testing.faults.faulty_engine import FaultyEngine
 from herenow_testing.faults.freezing import Freezer

@@ -1,15 +1,14 @@
-"""What happens to a call when the store, or the way to it, fails?
+"""An engine whose calls fail as they do when a store or the network to it fails.
 
-`FaultyEngine` wraps one node's handle on any engine; `Faults` (shared by all handles) says which fault strikes which
-call. A fault never invents an answer: it withholds, delays, loses or repeats nothing but what a real network and a real
-Redis were seen to. It knows the port and nothing of what is stored.
+`FaultyEngine` wraps one node's handle on any engine; one `Faults`, shared by all handles, selects the fault for each call.
+Faults only withhold, delay, lose or repeat what a real network and a real Redis did; they never invent a response.
 
     store = MemoryStore(clock=clock.now)
     faults = Faults(seed=7, store=store)
     n1, n2 = (FaultyEngine(MemoryEngine(store), faults, node) for node in ("n1", "n2"))
     faults.on(Rule(Fault.LATE, probability=0.05, calls=("commit",)))
     with faults.during(Rule(Fault.SILENCE, node="n1")):
-        ...                                         # n1 is cut off, n2 is not
+        ...                                         # n1 is partitioned from the store, n2 is not
     assert faults.taken[Fault.SILENCE]
 """
 
@@ -20,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.ports import Batch, Committed, Due, Engine, Fenced, Lease, Loaded, LogPart, Offer, Page
+from herenow.ports import Batch, Committed, Due, Engine, Fenced, Lease, Loaded, LogPart, LogPosition, Offer, Page
 from herenow_testing.faults.plan import Call, Fault, Faults, Rule
 
 __all__ = ["Call", "Fault", "Faults", "FaultyEngine", "Rule"]
@@ -28,11 +27,11 @@ __all__ = ["Call", "Fault", "Faults", "FaultyEngine", "Rule"]
 T = TypeVar("T")
 
 _NO_ANSWER = frozenset({Fault.UNAVAILABLE, Fault.SILENCE, Fault.FROZEN})
-_DOUBT = frozenset({Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE})
+_UNKNOWN_OUTCOME = frozenset({Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE})
 
 
 class FaultyEngine:
-    """One node's handle. Calls that wait (`tail`, `receive`) meet the faults when they start and when they answer."""
+    """One node's handle. Blocking reads (`tail`, `receive`) check for faults when they start and when they return."""
 
     def __init__(self, inner: Engine, faults: Faults, node: str = "") -> None:
         self._inner = inner
@@ -68,12 +67,12 @@ class FaultyEngine:
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         return await self._read("walk", shard, lambda: self._inner.walk(shard, cursor, limit))
 
-    async def heads(self) -> dict[int, int]:
+    async def heads(self) -> dict[int, LogPosition]:
         heads = await self._read("heads", None, self._inner.heads)
-        heard = {shard: head for shard, head in heads.items() if not self._is_silent("heads", shard)}
-        if not heard:
+        readable = {shard: head for shard, head in heads.items() if not self._is_silent("heads", shard)}
+        if not readable:
             raise Unavailable(f"heads: {Fault.SHARD_SILENCE.value}")
-        return heard
+        return readable
 
     async def leases(self) -> list[Lease]:
         return await self._read("leases", None, self._inner.leases)
@@ -87,11 +86,11 @@ class FaultyEngine:
         until = asyncio.get_running_loop().time() + wait
         call = self._call("tail", None, writes=False)
         self._unresponsive = {shard for shard in cursors if self._is_silent("tail", shard)}
-        heard = {shard: cursor for shard, cursor in cursors.items() if shard not in self._unresponsive}
-        if cursors and not heard:
+        readable = {shard: cursor for shard, cursor in cursors.items() if shard not in self._unresponsive}
+        if cursors and not readable:
             raise Unavailable(f"tail: {Fault.SHARD_SILENCE.value}")
-        parts = await self._read("tail", None, lambda: self._inner.tail(heard, wait))
-        await self._reach(call)
+        parts = await self._read("tail", None, lambda: self._inner.tail(readable, wait))
+        await self._fail_if_cut_off(call)
         if parts and self._faults.strike(call, {Fault.TAIL_SILENCE}):
             await asyncio.sleep(until - asyncio.get_running_loop().time())
             return []
@@ -108,7 +107,7 @@ class FaultyEngine:
     async def receive(self, wait: float) -> list[bytes]:
         call = self._call("receive", None, writes=False)
         messages = await self._read("receive", None, lambda: self._inner.receive(wait))
-        await self._reach(call)
+        await self._fail_if_cut_off(call)
         return [message for message in messages if not self._faults.strike(call, {Fault.MESSAGE_LOST})]
 
     # Writes
@@ -150,32 +149,32 @@ class FaultyEngine:
         if not self._faults.strike(self._call("send", None, writes=True), {Fault.MESSAGE_LOST}):
             await self._write("send", None, lambda: self._inner.send(message))
 
-    # The way of a call
+    # Executing a call with its faults
 
     def _call(self, name: str, shard: int | None, *, writes: bool) -> Call:
         return Call(name, self._node, shard, writes)
 
     async def _read(self, name: str, shard: int | None, do: Callable[[], Awaitable[T]]) -> T:
         call = self._call(name, shard, writes=False)
-        way_back = await self._set_out(call)
-        await self._reach(call)
+        response_delay = await self._delay_request(call)
+        await self._fail_if_cut_off(call)
         answer = await do()
-        await _take(way_back)
+        await _sleep(response_delay)
         return answer
 
     async def _write(self, name: str, shard: int | None, do: Callable[[], Awaitable[T]]) -> T:
         call = self._call(name, shard, writes=True)
-        way_back = await self._set_out(call)
-        await self._reach(call, do)
-        doubt = self._faults.strike(call, _DOUBT)
-        if doubt is not None:
-            await self._doubt(doubt, call, do)
-            raise UnknownOutcome(f"{name}: {doubt.fault.value}")
+        response_delay = await self._delay_request(call)
+        await self._fail_if_cut_off(call, do)
+        rule = self._faults.strike(call, _UNKNOWN_OUTCOME)
+        if rule is not None:
+            await self._apply_unknown_outcome(rule, call, do)
+            raise UnknownOutcome(f"{name}: {rule.fault.value}")
         answer = await self._execute(call, do)
-        await _take(way_back)
+        await _sleep(response_delay)
         return answer
 
-    async def _doubt(self, rule: Rule, call: Call, do: Callable[[], Awaitable[object]]) -> None:
+    async def _apply_unknown_outcome(self, rule: Rule, call: Call, do: Callable[[], Awaitable[object]]) -> None:
         if rule.fault is Fault.LATE:
             self._faults.postpone(do, self._faults.rng.randint(1, rule.reach))
         elif rule.fault is Fault.EXECUTED:
@@ -187,37 +186,37 @@ class FaultyEngine:
         self._faults.after_write(call)
         return answer
 
-    async def _set_out(self, call: Call) -> float:
-        """Travel to the store; answers how long the way back will take."""
+    async def _delay_request(self, call: Call) -> float:
+        """Apply DELAY on the way to the store, and faults of the store itself. Returns the delay (s) of the way back."""
         await self._faults.run_ready()
         delay = self._faults.strike(call, {Fault.DELAY})
         there, back = (0.0, 0.0) if delay is None else self._faults.halves(delay.limit)
-        await _take(there)
+        await _sleep(there)
         self._faults.before(call)
         return back
 
-    async def _reach(self, call: Call, do: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Get through to the store, or raise. `do` is what a frozen store finds in its socket later."""
+    async def _fail_if_cut_off(self, call: Call, do: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Raise if a fault keeps the call from the store. A FROZEN store executes `do` when it runs again."""
         rule = self._faults.strike(call, _NO_ANSWER)
         if rule is None:
             return
         if rule.fault is Fault.UNAVAILABLE:
             raise Unavailable(f"{call.name}: {rule.fault.value}")
-        if await self._outlast(rule, do):
+        if await self._wait_for_end(rule, do):
             return
         raise (UnknownOutcome if call.writes else Unavailable)(f"{call.name}: {rule.fault.value}")
 
-    async def _outlast(self, rule: Rule, do: Callable[[], Awaitable[object]] | None) -> bool:
+    async def _wait_for_end(self, rule: Rule, do: Callable[[], Awaitable[object]] | None) -> bool:
         answered = False
         try:
             answered = await self._faults.end_of(rule, rule.limit)
-        finally:  # given up: by the limit, or by a caller whose own deadline was shorter
+        finally:  # the call timed out: by the rule's limit, or by a shorter deadline of the caller
             if not answered and do is not None and rule.fault is Fault.FROZEN:
                 self._faults.postpone(do, rule)
         await self._faults.run_ready()
         return answered
 
 
-async def _take(seconds: float) -> None:
+async def _sleep(seconds: float) -> None:
     if seconds > 0:
         await asyncio.sleep(seconds)

@@ -1,8 +1,8 @@
-"""How is a process stopped in the middle of whatever it does, when it is only some tasks on a shared event loop?
+"""Freeze or kill a simulated process, which is a set of tasks on a shared event loop.
 
-A `Freezer` steps the coroutines of one simulated process. While frozen none of them is resumed, though time goes on for
-everybody else: what they wait for arrives, deadlines pass, and all of it is found at once when the ice breaks, as after
-SIGSTOP and SIGCONT. A process that is killed is one that never thaws: no `finally` of it runs.
+A `Freezer` steps the coroutines of one simulated process. While frozen, none of them is resumed, but time goes on: results
+arrive and deadlines pass, and the process finds all of that when it resumes, as after SIGSTOP and SIGCONT. A killed process
+never resumes: its `finally` blocks do not run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Freezer:
         self._missed: list[Callable[[], object]] = []
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """A task of this process."""
+        """Start a task of this process; in a killed process it does nothing."""
         if self.killed:
             work.close()
             work = _nothing()
@@ -36,12 +36,12 @@ class Freezer:
 
     def _done(self, task: asyncio.Task[Any], work: Coroutine[Any, Any, Any]) -> None:
         self._tasks.discard(task)
-        work.close()  # one that was cancelled before it began was never awaited
+        work.close()  # a task cancelled before its first step never awaited it
         if not task.cancelled():
-            task.exception()  # who waited for it may be gone
+            task.exception()  # retrieve it: the task that awaited this one may be dead
 
     def deliver(self, what: Callable[[], object]) -> None:
-        """Something from outside reaches the process: now, or when it runs again, in order; never when it is dead."""
+        """Call `what` as input from outside: now, or in order when a frozen process resumes; never in a killed one."""
         if self.frozen:
             self._missed.append(what)
         else:
@@ -61,7 +61,7 @@ class Freezer:
         self.frozen = self.killed = True
 
     async def bury(self) -> None:
-        """The test is over: let go of what a killed process left behind."""
+        """At the end of a test: cancel all tasks, including those of a killed process."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()
@@ -75,7 +75,7 @@ class Freezer:
         error: BaseException | None = None
         while True:
             while self.frozen:
-                if self.killed and isinstance(error, asyncio.CancelledError):  # nothing else reaches the dead
+                if self.killed and isinstance(error, asyncio.CancelledError):  # only `bury` ends a killed task
                     work.close()
                     raise error
                 try:

@@ -1,9 +1,9 @@
-"""Which fault strikes which call, and when?
+"""The plan of faults: rules that select which calls fail, and how.
 
-A plan of rules: each names a fault and where it applies (which node, which calls, which time window of the event loop,
-how likely, how often). One `Faults` is shared by all handles on a store, draws from one seeded source and counts what
-took effect, so that a run can be repeated and a test can prove that what it survived did happen. What a fault does to a
-call is in `faulty_engine`; this module knows no engine, only the store's own ways to lose things.
+A rule names a fault and where it applies: node, calls, time window of the event loop, probability, maximum number. One
+`Faults` is shared by all handles on a store. It uses one seeded random generator, so that runs can be repeated, and counts
+the faults that took effect, so that a test can assert that they happened. `faulty_engine` applies a fault to a call; data
+loss in the store itself is done here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from herenow.kit.notifier import Notifier
 
 
 class Fault(Enum):
-    """What can go wrong."""
-
     EXECUTED = "a write is executed, then UnknownOutcome"
     NOT_EXECUTED = "a write is not executed, then UnknownOutcome"
     LATE = "UnknownOutcome at once; the write is executed after some other calls"
@@ -48,33 +46,33 @@ ON_LOGS = {Fault.TAIL_SILENCE: ("tail",), Fault.SHARD_SILENCE: ("tail", "heads")
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """When a fault strikes. Everything left out means: always, everywhere."""
+    """Selects the calls that a fault applies to. A field left at its default does not restrict them."""
 
     fault: Fault
     probability: float = 1.0
-    """For each call that the rest of the rule fits."""
+    """Per call that matches the other fields."""
     begin: float = -math.inf
     end: float = math.inf
     """The window [begin, end) of the event loop's time, in seconds."""
     node: str | None = None
-    """The handle of one node; None: the whole store."""
+    """Only calls of this node's handle; None: of all handles."""
     calls: tuple[str, ...] = ()
-    """Names of the port's methods."""
+    """Only these methods of the port; empty: all."""
     shard: int | None = None
-    """Only calls that concern this shard alone."""
+    """Only calls for exactly this shard; None: all."""
     times: float = math.inf
-    """How often at most."""
+    """Maximum number of calls that fail."""
     limit: float = 1.0
-    """SILENCE, FROZEN: the deadline of a call in seconds. DELAY: how long at most."""
+    """Seconds. SILENCE, FROZEN: the deadline of a call. DELAY: the longest delay."""
     reach: int = 8
-    """LATE: how many other calls come first at most. ROLLBACK: how many writes are lost at most."""
+    """LATE: the most other calls that are executed first. ROLLBACK: the most writes that are lost."""
     whole: bool = False
-    """ROLLBACK, EMPTY: the whole store, leases and terms included, and not only the shard of the call."""
+    """ROLLBACK, EMPTY: affect the whole store with leases and terms, not only the shard of the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One use of the port, as far as a rule can tell it from others."""
+    """A call of the port, with the properties that rules can match."""
 
     name: str
     node: str
@@ -83,7 +81,7 @@ class Call:
 
 
 class StoreFaults(Protocol):
-    """What a store must offer for ROLLBACK, EMPTY and LOG_GAP. None: all of it."""
+    """Methods that a store must have for ROLLBACK, EMPTY and LOG_GAP. `shard=None` means the whole store."""
 
     def snapshot(self, shard: int | None) -> object: ...
 
@@ -118,7 +116,7 @@ class _Past:
 
 
 class Faults:
-    """The plan, the dice and the count. Rules may also be switched by hand: `on`, `off`, `during`."""
+    """The active rules, the random generator and the counters. `on`, `off` and `during` switch rules by hand."""
 
     def __init__(self, seed: int = 0, plan: Iterable[Rule] = (), *, store: StoreFaults | None = None) -> None:
         self.rng = Random(seed)
@@ -150,10 +148,10 @@ class Faults:
             for rule in rules:
                 self.off(rule)
 
-    # Asking
+    # Matching calls
 
     def strike(self, call: Call, among: Collection[Fault]) -> Rule | None:
-        """The first rule that fits and whose dice say so. It has taken effect with that."""
+        """Return the first rule with a fault in `among` that applies to the call (by chance, if so set), and count it."""
         for rule in self._rules:
             if rule.fault in among and self._fits(rule, call) and self._dice(rule):
                 return self._take(rule)
@@ -163,7 +161,7 @@ class Faults:
         return rule in self._rules and rule.begin <= _loop_time() < rule.end
 
     async def end_of(self, rule: Rule, limit: float) -> bool:
-        """Wait until the rule is no longer in force; False when that took longer than `limit` seconds."""
+        """Wait until the rule is no longer active; False if that takes longer than `limit` seconds."""
         give_up = _loop_time() + limit
         while self.in_force(rule):
             if _loop_time() >= give_up:
@@ -182,7 +180,7 @@ class Faults:
         )
 
     def halves(self, limit: float) -> tuple[float, float]:
-        """How long a call takes there and back, together at most `limit` seconds."""
+        """Random delays of a call to the store and back, in seconds; their sum is at most `limit`."""
         return self.rng.uniform(0, limit / 2), self.rng.uniform(0, limit / 2)
 
     def _dice(self, rule: Rule) -> bool:
@@ -193,19 +191,19 @@ class Faults:
         self._taken_by_rule[rule] += 1
         return rule
 
-    # What is under way although its caller was told nothing
+    # Writes that are executed after their caller got an error
 
     def postpone(self, do: Callable[[], Awaitable[object]], after: Rule | int) -> None:
-        """Have a write executed after so many other calls of any node, or when the rule is no longer in force."""
+        """Execute a write after so many other calls of any node, or when the rule is no longer active."""
         self._underway.append(_Late(do, after))
 
     async def run_ready(self) -> None:
-        """To be awaited at every call: what was to come before it comes now."""
+        """Execute the postponed writes that are ready. Called before every call."""
         if self._underway:
             await self._run([late for late in self._underway if self._is_ready(late)])
 
     async def run_late(self) -> None:
-        """Execute all that is under way, now."""
+        """Execute all postponed writes now."""
         await self._run(self._underway)
 
     def _is_ready(self, late: _Late) -> bool:
@@ -217,10 +215,10 @@ class Faults:
     async def _run(self, ready: list[_Late]) -> None:
         self._underway = [late for late in self._underway if late not in ready]
         for late in ready:
-            with suppress(HerenowError):  # nobody is left to be told
+            with suppress(HerenowError):  # the caller already got an error
                 await late.do()
 
-    # What the store loses: by rule around a call, or by hand
+    # Data loss in the store: by a rule around a call, or by hand
 
     def before(self, call: Call) -> None:
         for rule in self._rules:
@@ -246,7 +244,7 @@ class Faults:
         self._lossy.restore(shard, self._past[shard].back(steps))
 
     def replica(self) -> Callable[[], None]:
-        """All that the store has now; called, it is what the store has again."""
+        """Take a snapshot of the whole store. Calling the result restores it, as a fail-over to an old replica does."""
         past = self._lossy.snapshot(None)
 
         def take_over() -> None:
@@ -283,7 +281,7 @@ class Faults:
 
 
 def _concerns(rule: Rule, call: Call) -> bool:
-    """Whether such a fault can strike such a call at all."""
+    """True if this kind of fault applies to this kind of call."""
     if rule.fault in ON_THE_STORE:
         return rule.whole or call.shard is not None
     if rule.fault in ON_WRITES:

@@ -1,9 +1,9 @@
-"""Hidden is offline, byte for byte: the test that shows it, for herenow's own rules and for yours.
+"""The twin test: a hidden user must look exactly like one that signed out, for herenow's own rules and for yours.
 
-Two worlds, each a whole node with its gateway and API under moved time. In both, somebody lives through the same days
-before the eyes of friends, strangers and services. At the same moment one hides and lives on, and the other signs out and
-is gone. Everything that any viewer then receives or asks for is recorded (bytes, order, number, headers, sizes, moments)
-and must be equal.
+It runs two worlds, each a whole node with its WebSocket server and API under simulated time. In both, a target user does
+the same while friends, strangers and services watch. Then, at the same time, the target hides and stays active in one
+world, and signs out in the other. Everything that viewers receive or read from then on is recorded (bytes, order, number,
+headers, sizes, times) and must be equal.
 
     from hypothesis import given
     from herenow_testing.twins import Invisible, Twins
@@ -13,8 +13,8 @@ and must be equal.
     def test_nobody_can_tell(history):
         Twins(Invisible()).check(history)
 
-A way to hide is a class (`Hiding`), and so is a node with rules of its own: a subclass of `Stage`, given as `make_stage`.
-What is asked for stands in `cases`; an operation or frame without a row there is named by `missing`.
+A way to hide is a class (`Hiding`). To test a node with your own rules, pass a subclass of `Stage` as `make_stage`. `cases`
+lists the requests of the viewers; `missing` names operations and frames without an entry there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 EXCERPT = 400
-"""Bytes of each side that a difference shows, from shortly before where they part."""
+"""Bytes of each side that a reported difference shows, starting shortly before the first different byte."""
 
 
 class Twins:
@@ -63,7 +63,7 @@ class Twins:
         self._cases = cases
 
     def record(self, history: History, *, hides: bool) -> Record:
-        """What viewers got in one of the worlds; of those alone who are hidden from."""
+        """Run one world and return what its viewers got. Viewers that the target does not hide from are left out."""
 
         async def play() -> Record:
             return await Play(self._make_stage(), history, self._hiding, self._cases).run(hides=hides)
@@ -75,7 +75,7 @@ class Twins:
         return {name: came for name, came in record.items() if self._hiding.hides_from(name[0])}
 
     def differences(self, history: History) -> list[str]:
-        """In words; empty: nobody can tell."""
+        """Run both worlds and describe each difference; empty if the two cannot be distinguished."""
         hidden, gone = self.record(history, hides=True), self.record(history, hides=False)
         return [
             f"{viewer or 'a service'}, {way}: {_parting(hidden.get(name, []), gone.get(name, []))}"
@@ -85,13 +85,13 @@ class Twins:
         ]
 
     def check(self, history: History) -> None:
-        """Raises `AssertionError` that says who could tell, and by what."""
+        """Raise an `AssertionError` that lists each difference with its viewer, if there is one."""
         found = self.differences(history)
         assert not found, "\n".join(["the hidden one can be told from the one who left:", *found])
 
 
 def _parting(hidden: list[bytes], gone: list[bytes]) -> str:
-    """Where two records part."""
+    """Describe the first difference of two records."""
     index = next(
         (number for number, (a, b) in enumerate(zip(hidden, gone, strict=False)) if a != b), min(len(hidden), len(gone))
     )

@@ -1,8 +1,8 @@
-"""What can a viewer ask, and what can come by itself? One row for every operation and every frame there is.
+"""The requests of viewers: one entry for every API operation and every frame type.
 
-A row is a case, which is asked for in both worlds again and again, or an exemption with its reason. `missing` names what
-has neither: a new endpoint or frame that nobody has thought about fails the build. For an operation of their own, users
-add a row to a copy of `CASES`.
+An entry is a case, which is requested repeatedly in both worlds, or an exemption with its reason. `missing` names
+operations and frames without an entry, so that a new one fails the build. Applications add their own operations to a copy
+of `CASES`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 TARGET = "tea"
 FRIEND, FAN, PAL, STRANGER, MATE = "friend", "fan", "pal", "stranger", "mate"
-"""Viewers: mutual followers who watch by WebSocket, follow contacts and a room, watch by streams; nobody at all; a member
-of the same room who is otherwise a stranger."""
+"""Viewers. Three mutual followers: one watches by WebSocket, one watches contacts and a room, one watches by streams. A
+user without any relation. A member of the same room without other relations."""
 NEIGHBOUR, GONE = "neighbour", "gone"
-"""Contacts of every viewer beside whom the target is counted and ranked: one who stays, one who leaves after it hid."""
+"""Contacts of every viewer, so that counts and rankings contain others: one stays, one leaves after the target hid."""
 ROOM = "hall"
 
 
@@ -29,13 +29,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """These requests, by each of the viewers, and by a service in each viewer's name."""
+    """Requests to send as viewers, and as a service with `viewer=`."""
 
     requests: tuple[Request, ...]
     by_service: bool = False
-    """Only a service may ask."""
+    """Send them as a service without `viewer=` only."""
     keep: Callable[[bytes], bytes] = bytes
-    """The part of the answer that speaks of users."""
+    """Extracts the part of the body to compare; `bytes`: the whole response with headers and duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ CASES: Mapping[str, Case | Exempt] = {
     "GET /api/v1/presence/me": _get(f"{_API}/presence/me"),
     "GET /api/v1/presence/devices": _get(f"{_API}/presence/devices"),
     "GET /api/v1/presence/preferences": _get(f"{_API}/presence/preferences"),
-    "GET /api/v1/presence/stream": _get(),  # streams are opened by the play, before and after the hiding
+    "GET /api/v1/presence/stream": _get(),  # `Play` opens streams itself, before and after the hiding
     "DELETE /api/v1/presence/devices/{device}": Case(
-        (Request("DELETE", f"{_API}/presence/devices/d1"),)  # the target's: nobody else's business
+        (Request("DELETE", f"{_API}/presence/devices/d1"),)  # a device of the target: viewers get the same refusal
     ),
     "GET /api/v1/public/{user}": _get(f"{_API}/public/{TARGET}", f"{_API}/public/unknown"),
     "GET /api/v1/blocks": _get(f"{_API}/blocks"),
@@ -122,7 +122,7 @@ CASES: Mapping[str, Case | Exempt] = {
     "GET /openapi.json": _MADE_AT_START,
     "GET /docs": _MADE_AT_START,
 }
-"""By method and path of the OpenAPI document."""
+"""Method and path as in the OpenAPI document → case or exemption."""
 
 FRAMES: Mapping[str, str] = {
     "presence.welcome": "every viewer's first",
@@ -135,11 +135,11 @@ FRAMES: Mapping[str, str] = {
     "presence.error": "a viewer who types to a stranger",
     "presence.ok": "a viewer who types to the target, and asks to be told",
 }
-"""Every type a node sends, and where the play makes it appear."""
+"""Every frame type that a node sends → where it occurs in a run of `Play`."""
 
 
 def missing(
     operations: Collection[str], frames: Collection[str], cases: Mapping[str, Case | Exempt] = CASES
 ) -> list[str]:
-    """What exists and has no row here, and the other way round."""
+    """Operations and frames without an entry, and entries without an operation or frame."""
     return sorted((set(operations) ^ set(cases)) | (set(frames) ^ set(FRAMES)))

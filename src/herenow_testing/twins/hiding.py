@@ -1,7 +1,4 @@
-"""How does somebody hide? Each way is a class: what the hidden twin does, what the other one does instead, from whom.
-
-A new way to hide is one small class here.
-"""
+"""The ways to hide, one class each: the action of the hidden twin, that of the other twin, and the affected viewers."""
 
 from __future__ import annotations
 
@@ -15,23 +12,23 @@ from herenow_testing.twins.stage import Stage
 
 class Hiding(Protocol):
     modes: tuple[str, ...]
-    """What the hidden one may choose and is still hidden."""
+    """Modes that the target may set while it stays hidden."""
     public: bool
-    """Whether the target has a public profile. Whoever hides from some alone has none: it is shown without asking who
-    looks."""
+    """Whether the target has a public profile. It must not if it hides from some viewers only, because the profile shows
+    all viewers the same."""
 
     async def hide(self, stage: Stage) -> None:
-        """At this moment, without waiting."""
+        """Hide the target at once, without letting time pass."""
 
     async def leave(self, stage: Stage) -> None:
-        """What the other twin does at the same moment: `sign_out_everywhere`, as a rule."""
+        """The action of the other twin at the same time, usually `sign_out_everywhere`."""
 
     def hides_from(self, viewer: str) -> bool:
-        """What these may see is compared. A service that asks in nobody's name is the viewer ""."""
+        """True if the viewer must not see a difference. A service without `viewer=` is the viewer ""."""
 
 
 class Invisible:
-    """The mode: hidden from everybody."""
+    """The mode `invisible`: hidden from all viewers."""
 
     modes: tuple[str, ...] = ("invisible",)
     public: bool = True
@@ -48,7 +45,7 @@ class Invisible:
 
 
 class Blocked:
-    """The target blocks the friend: hidden from that one, and from nobody else."""
+    """The target blocks the friend, and is hidden from that viewer only."""
 
     modes: tuple[str, ...] = ("auto", "busy", "away", "invisible")
     public: bool = False
@@ -65,7 +62,7 @@ class Blocked:
 
 
 class Nobody:
-    """The preference: hidden from every user. The operator's services see the truth."""
+    """The preference `visibility: nobody`: hidden from every user. Services see the truth."""
 
     modes: tuple[str, ...] = ("auto", "busy", "away", "invisible")
     public: bool = True
@@ -83,7 +80,7 @@ class Nobody:
 
 
 async def sign_out_everywhere(stage: Stage) -> None:
-    """Every device at once: they are asked for before the first is decided, and so they are one change."""
+    """Sign out every device. The requests run concurrently, so that one decision and one change cover them all."""
     presence = await stage.node.viewing.presence(TARGET)
     devices = sorted({session.device for session in presence.sessions})
     await asyncio.gather(

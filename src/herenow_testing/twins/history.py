@@ -1,7 +1,6 @@
-"""What does somebody do, before and after they hide? Steps of one person's day, and how to make days up.
+"""The actions of the target user before and after it hides, as values that can be printed, stored and replayed.
 
-A step is a value, so that a history can be printed, kept and played again. Which steps are possible at a moment is not
-known here: acting on a device that is not there is nothing, in both worlds.
+A step need not be possible: an action on a device that is not connected does nothing, in both worlds.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TypeAlias
 DEVICES = ("d1", "d2")
 PLATFORMS = {"d1": "mobile", "d2": "desktop"}
 PAUSES = (1, 9, 11, 20, 39, 41, 61, 120)
-"""Seconds, on both sides of `grace` (10), `dead_after` (40) and `idle_after` (60)."""
+"""Seconds between steps, below and above `grace` (10), `dead_after` (40) and `idle_after` (60)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +26,14 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Say that this device is idle."""
+    """Report that the device is idle."""
 
     device: str = "d1"
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The socket closes; `vanish`: without a word."""
+    """The socket closes; with `vanish` it becomes half-open instead."""
 
     device: str = "d1"
     vanish: bool = False
@@ -47,7 +46,7 @@ class SignOut:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """A mode, with an end in so many seconds. After the hiding, one in which it goes on."""
+    """Set a mode, which ends after `ends_in` seconds (None: no end)."""
 
     mode: str = "busy"
     ends_in: int | None = None
@@ -55,7 +54,7 @@ class Choose:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A custom status, with an end in so many seconds; None: cleared."""
+    """Set a custom status, which ends after `ends_in` seconds (None: no end); `text=None` clears it."""
 
     text: str | None = "here"
     ends_in: int | None = None
@@ -63,7 +62,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """To the friend, or in the room."""
+    """Type to the friend, or in the room."""
 
     room: bool = False
     device: str = "d1"
@@ -71,7 +70,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """By REST, from a device without a socket."""
+    """Send a heartbeat over REST, from a device without a socket."""
 
     activity: str | None = None
 
@@ -81,12 +80,12 @@ Step: TypeAlias = Connect | Act | Rest | Drop | SignOut | Choose | Write | Type 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """(step, seconds that pass after it) of each."""
+    """Lists of (step, seconds until the next step)."""
 
     shared: tuple[tuple[Step, int], ...] = ()
-    """What both twins do."""
+    """The steps of both twins."""
     hidden: tuple[tuple[Step, int], ...] = field(default=())
-    """What one of them goes on doing after it hid, while the other is gone."""
+    """The steps of the hidden twin after it hid; the other twin is gone."""
 
 
 TOUR = History(
@@ -116,4 +115,4 @@ TOUR = History(
         (Connect("d2"), 5),
     ),
 )
-"""One of each, in an order that makes sense: what a planted leak is looked for with."""
+"""Each kind of step at least once; used to check that planted leaks are found."""

@@ -1,8 +1,7 @@
-"""One world's performance of a history, and everything its viewers got.
+"""Runs a history in one world and records everything that viewers get.
 
-Both twins live through the same shared days under the same clock; at the same moment one hides and the other leaves. All
-that viewers do happens at moments that the history alone decides, so that whatever the hidden one does costs no viewer a
-millisecond of moved time without standing in the record.
+The times of all viewer actions depend on the history only. If an action of the hidden twin delays a viewer by a millisecond
+of simulated time, the recorded times differ.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from herenow_testing.twins.history import (
 from herenow_testing.twins.stage import Stage, Tap, Wire
 
 RISE = 5_000
-"""Milliseconds in which the viewers take their seats, and in which the last of it comes out."""
+"""Milliseconds for the viewers to connect at the start, and for the last changes to arrive at the end."""
 
 OFF_BEAT = 3
-"""Milliseconds that the parting comes after a step would: viewers' own timers end on whole seconds, and which of two
-things that happen in the same millisecond comes first is nobody's secret. Few, so that both fall into one tick."""
+"""Milliseconds by which hiding or leaving is shifted from whole seconds, where timers of viewers end: the order of two
+events in the same millisecond is arbitrary. Small enough that both fall into one flush."""
 
 PROBE = 500
-"""Milliseconds after a step at which viewers ask."""
+"""Milliseconds after a step at which viewers send their requests."""
 
 Record = dict[tuple[str, str], list[bytes]]
-"""(viewer, way out) → what came by it, in its order. A service in nobody's name is the viewer "". """
+"""(viewer, channel) → everything received through it, in order. A service without `viewer=` is the viewer "". """
 
 _RANDOM = ((re.compile(rb'"session_id":"[^"]*"'), b'"session_id":"?"'), (re.compile(rb"retry: \d+"), b"retry: ?"))
 
@@ -59,7 +58,7 @@ class Play:
         self._answers: Record = {}
 
     async def run(self, *, hides: bool) -> Record:
-        """`hides`: this twin hides and lives on; the other leaves and does nothing."""
+        """Run the history. With `hides` the target hides and goes on; otherwise it leaves and does nothing more."""
         await self._stage.start()
         await self._seat()
         at = RISE
@@ -115,7 +114,7 @@ class Play:
         self._wires[user, "socket"].say(type_, **fields)
 
     async def _part(self, at: int, *, hides: bool) -> None:
-        """The moment itself; a neighbour leaves soon after, to be ranked beside the target."""
+        """Hide or leave at `at` (ms). A neighbour leaves one second later, so that rankings contain another offline user."""
         await self._stage.until(at)
         part = self._hiding.hide if hides else self._hiding.leave
         parting = asyncio.get_running_loop().create_task(part(self._stage))
@@ -126,7 +125,7 @@ class Play:
         await parting
 
     async def _probe(self) -> None:
-        """Everything that can be asked now, and newcomers who begin to look now."""
+        """Send all requests of `cases`, and let new sockets and streams of viewers subscribe."""
         self._let_go()
         number = len(self._wires)
         self._say(FRIEND, "presence.typing", to=TARGET, id=f"typing-{number}")
@@ -160,7 +159,7 @@ class Play:
                 self._answers.setdefault((viewer, f"{name}{' for a service' * by_service}"), []).append(said)
 
     def _let_go(self) -> None:
-        """Those who came last go."""
+        """Close the sockets and streams that the last `_probe` opened."""
         late, self._late = self._late, []
         for each in late:
             if isinstance(each, Wire):
@@ -178,15 +177,13 @@ class Play:
 
 
 class _Target:
-    """The one who hides, or leaves."""
-
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._wires: dict[str, Wire] = {}
         self._errands: set[asyncio.Task[Any]] = set()
 
     def do(self, step: Step) -> None:  # noqa: C901 - a table of verbs
-        """Begins now; nobody waits for its end."""
+        """Start a step without waiting for its result."""
         match step:
             case Connect(device):
                 if not self._is_connected(device):
@@ -245,7 +242,7 @@ class _Target:
 
 
 def _askers(case: Case) -> Iterator[tuple[str, bool]]:
-    """(viewer, whether a service asks in their name)"""
+    """The senders of a request: (viewer, whether a service sends it with `viewer=`)."""
     if case.by_service:
         yield "", True
     else:
@@ -253,7 +250,7 @@ def _askers(case: Case) -> Iterator[tuple[str, bool]]:
 
 
 def _blank(came: bytes) -> bytes:
-    """Without what is random, and random for everybody."""
+    """Replace values that are random in any world."""
     for pattern, blank in _RANDOM:
         came = pattern.sub(blank, came)
     return came

@@ -1,7 +1,7 @@
-"""A whole node with its gateway and its HTTP application, in one process, under moved time and without a network.
+"""A whole node with its WebSocket server and HTTP application in one process, under simulated time, without a network.
 
-What a client would get from a socket is what stands in a `Wire`, an `Answer` or a `Tap` here: the same code made it, from
-the frame of a handshake to the head of an answer. Nothing is known about what should be in there.
+`Wire`, `Answer` and `Tap` hold the bytes that a client would get over a WebSocket, a request or an event stream, made by
+the server's own code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHARDS = 4
 
 
 class Stage:
-    """Begins empty. A subclass may set the scene with rules of its own: `node` is there before it is started."""
+    """One node with empty stores. A subclass may configure `node` in its constructor, before `start`."""
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
         loop = asyncio.get_running_loop()
@@ -73,17 +73,17 @@ class Stage:
 
     @property
     def passed(self) -> int:
-        """Milliseconds since the beginning."""
+        """Milliseconds since the loop's time began."""
         return self.clock.now() - START
 
     async def until(self, passed: int) -> None:
         await asyncio.sleep(max(0, passed - self.passed) / 1000)
 
     async def relate(self, *rows: tuple[str, str, str]) -> None:
-        """(kind, a, b) of each; `follow` is one way."""
+        """Store relations (kind, a, b); a `follow` has one direction."""
         await self.node.viewing.apply_relations([RelationRow(*row) for row in rows])
 
-    # Ways in
+    # Clients
 
     def socket(self, user: str, device: str, platform: str = "web") -> Wire:
         query = f"device_id={quote(device)}&platform={platform}&token={self._token(user)}"
@@ -92,7 +92,7 @@ class Stage:
         return Wire(self, accepted.handler)
 
     async def rest(self, method: str, path: str, *, by: str, body: object = None, service: bool = False) -> Answer:
-        """`path` from `/` on, with its query."""
+        """Send a request; `path` includes the query."""
         answer = Answer(self.passed)
         await self.app(self._scope(method, path, by, service=service), _body_of(body), answer.receiver(self))
         return answer
@@ -144,7 +144,7 @@ def _body_of(body: object) -> Receive:
 
 @dataclass
 class Answer:
-    """Of one request: everything that would stand on the wire, and when."""
+    """The response to one request, with the times (ms) of request and response."""
 
     asked_at: int
     answered_at: int = -1
@@ -164,21 +164,21 @@ class Answer:
 
     @property
     def shown(self) -> bytes:
-        """As bytes, its time included."""
+        """The response with its duration, as bytes to compare."""
         head = b"".join(b"%b: %b\n" % header for header in self.headers)
         return b"%d ms: %d\n%b\n%b" % (self.answered_at - self.asked_at, self.status, head, self.body)
 
 
 class Wire:
-    """Both ends of one WebSocket: a `Socket` to the gateway, a client to whoever plays."""
+    """Both ends of one WebSocket: it is the `Socket` of the server, and the client of the test."""
 
     def __init__(self, stage: Stage, handler: Handler) -> None:
         self._stage = stage
         self._handler: Handler | None = handler
         self.frames: list[tuple[int, bytes]] = []
-        """What the client got, and when; a close is the last of them."""
+        """(ms, frame) as the client received them; a close is the last entry."""
         self.silent = False
-        """The client is gone without a word: it answers nothing, and nothing reaches it."""
+        """The connection is half-open: the client neither receives nor sends."""
         handler.on_open(self)
 
     @property
@@ -196,7 +196,7 @@ class Wire:
         if handler is not None:
             handler.on_closed(None, "")
 
-    # The gateway's end
+    # The server's end
 
     def send_text(self, payload: bytes) -> None:
         if self._handler is not None and not self.silent:
@@ -220,7 +220,7 @@ class Wire:
 
 
 class Tap:
-    """Both ends of one event stream: a transport to the pipe, a client to whoever plays."""
+    """Both ends of one event stream: it is the transport of the pipe, and the client of the test."""
 
     def __init__(self, stage: Stage, head: Answer) -> None:
         self._stage = stage
@@ -235,13 +235,13 @@ class Tap:
         return self
 
     def cut(self) -> None:
-        """The client goes."""
+        """The client closes the stream."""
         self._closing = True
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.on_gone()
 
-    # As far as a transport is needed
+    # The part of `asyncio.Transport` that the server uses
 
     def write(self, data: bytes) -> None:
         self.chunks.append((self._stage.passed, data))

@@ -1,4 +1,4 @@
-"""Days made up by hypothesis: `@given(histories())`."""
+"""Random histories for hypothesis: `@given(histories())`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _device = st.sampled_from(DEVICES)
 _pause = st.sampled_from(PAUSES)
 _soon = st.sampled_from([None, 9, 31, 100])
 _FAR = 100_000
-"""Seconds: no history lasts so long, so that nobody stops hiding by themselves."""
+"""Seconds: longer than any history, so that the hiding does not end by itself."""
 
 
 def histories(shared: int = 7, hidden: int = 7, modes: Sequence[str] = Invisible.modes) -> st.SearchStrategy[History]:
-    """At most so many steps before and after the hiding; `modes` that may be chosen after it."""
+    """Histories with at most `shared` steps before and `hidden` after the hiding; `modes` may be set after it."""
     open_ = st.builds(Choose, st.sampled_from(["auto", "busy", "away"]), _soon)
     hiding = st.builds(Choose, st.sampled_from(modes), st.sampled_from([None, _FAR]))
     return st.builds(History, _days(_step(open_), shared), _days(_step(hiding), hidden))
@@ -44,7 +44,7 @@ def _days(step: st.SearchStrategy[Step], most: int) -> st.SearchStrategy[tuple[t
 def _step(modes: st.SearchStrategy[Choose]) -> st.SearchStrategy[Step]:
     return st.one_of(
         st.builds(Connect, _device),
-        st.builds(Connect, _device),  # twice as likely: little happens without
+        st.builds(Connect, _device),  # twice as likely: most steps need a connection
         st.builds(Act, _device),
         st.builds(Rest, _device),
         st.builds(Drop, _device, st.booleans()),

@@ -1,4 +1,4 @@
-"""A simulated cluster (`World`) with its clients in one process, under time that the test moves.
+"""A simulated cluster (`World`) with its clients in one process, under simulated time.
 
 Also the parts to build another one: clocks, a ledger in memory, and the protocols (`Scene`, `Witness`) through which a
 `herenow_testing.checker.Checker` observes a cluster.

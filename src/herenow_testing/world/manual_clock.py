@@ -1,9 +1,8 @@
-"""Clocks for tests: time passes when the test says so.
+"""Clocks for tests.
 
-Both give the wall time in epoch milliseconds (`now`) and a monotonic time in seconds (`monotonic`, as in the standard
-library). `step` moves the wall alone, as an operator or NTP does; durations must not notice. Neither wakes anybody:
-`ManualClock` is for code that gets time as an argument, `LoopClock` for code that also waits on an event loop whose
-time is moved (`MovedLoop`, looptime).
+`now` is the wall time in epoch milliseconds, `monotonic` is in seconds. `step` changes the wall time only, as an operator
+or NTP does; durations must not be affected. Advancing a clock wakes no task: `ManualClock` is for code that gets time as an
+argument, `LoopClock` for code that waits on an event loop with simulated time (`MovedLoop`, looptime).
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from __future__ import annotations
 import asyncio
 
 START = 1_700_000_000_000
-"""Some moment in November 2023: long enough ago that real time taken for test time stands out."""
+"""November 2023: long enough ago that real time used by mistake is easy to see."""
 
 
 class ManualClock:
-    """Stands still until moved."""
+    """Time passes only by `advance`."""
 
     def __init__(self, start_ms: int = START) -> None:
         self._wall = start_ms
@@ -28,7 +27,6 @@ class ManualClock:
         return self._passed / 1000
 
     def advance(self, ms: int) -> None:
-        """Let time pass."""
         if ms < 0:
             raise ValueError("time does not go back; step() sets the wall clock")
         self._passed += ms
@@ -39,7 +37,7 @@ class ManualClock:
 
 
 class LoopClock:
-    """Goes with the running event loop. Give nodes different starts, and their clocks disagree."""
+    """Follows the running event loop. Give nodes different `start_ms` to make their clocks disagree."""
 
     def __init__(self, start_ms: int = START) -> None:
         self._wall = start_ms

@@ -1,8 +1,8 @@
-"""A ledger in this process, for tests whose time is moved.
+"""A ledger in memory, for tests with simulated time.
 
-The real ledgers answer from threads or sockets. On an event loop whose time jumps to the next timer, such an answer
-comes at an arbitrary moment of that time, or after a deadline that nobody meant to reach. This one answers at once, and
-passes the same contract suite. It can be told to be away, or to take its time. Nothing here is durable.
+The real ledgers reply from threads or sockets. On an event loop that jumps to the next timer such a reply would arrive at an
+arbitrary simulated time, or after a deadline. This ledger replies at once and passes the same contract suite. It can be made
+unavailable or slow.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class _Run:
 
 
 class MemoryLedger:
-    """What it holds outlives the nodes that use it, as a file would."""
+    """Its content stays when nodes close it, as in a file."""
 
     def __init__(self, ledger_id: str = "memory-ledger") -> None:
         self._id = ledger_id
         self.away = False
-        """Every call raises `Unavailable`."""
+        """If True, every call raises `Unavailable`."""
         self.delay = 0.0
-        """Seconds every call takes."""
+        """Duration of every call in seconds."""
         self.calls = 0
         self.people: dict[str, Remembered] = {}
         self.runs: dict[str, _Run] = {}
@@ -63,14 +63,14 @@ class MemoryLedger:
         pass
 
     async def _answer(self) -> None:
-        """Where every call goes through."""
+        """Every call awaits this first."""
         self.calls += 1
         if self.delay:
             await asyncio.sleep(self.delay)
         if self.away:
             raise Unavailable("The ledger is away.")
 
-    # What a presence starts from, and what it leaves
+    # Last seen and choices
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
         await self._answer()
@@ -107,7 +107,7 @@ class MemoryLedger:
         known = self.people.get(user, _STRANGER)
         if known.idle_after != idle_after:
             self.people[user] = replace(known, idle_after=idle_after)
-            self._tell([LedgerChange("preferences", user, "")])
+            self._log_changes([LedgerChange("preferences", user, "")])
         if self.people.get(user) == _STRANGER:
             del self.people[user]
 
@@ -136,7 +136,7 @@ class MemoryLedger:
         self.runs.clear()
         return len({user for user, _ in left})
 
-    # The graph
+    # Relations
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
         targets = tuple(targets)
@@ -173,7 +173,7 @@ class MemoryLedger:
         wishes = {_edge(row): row for row in rows if row.kind == "room" or row.a != row.b}
         await self._answer()
         changed = [edge for edge, row in wishes.items() if self._put(edge, row)]
-        self._tell(dict.fromkeys(map(_change, changed)))
+        self._log_changes(dict.fromkeys(map(_change, changed)))
         return len(changed)
 
     def _put(self, edge: tuple[str, str, str], row: RelationRow) -> bool:
@@ -192,12 +192,12 @@ class MemoryLedger:
         (edges.remove if row.remove else edges.add)(pair)
         return True
 
-    # Void tokens, deleted users
+    # Revoked tokens, deleted users
 
     async def void(self, row: Void) -> None:
         await self._answer()
         if self._void(row):
-            self._tell([LedgerChange("void", row.user, "")])
+            self._log_changes([LedgerChange("void", row.user, "")])
 
     async def erase(self, row: Void) -> list[LedgerChange]:
         await self._answer()
@@ -218,7 +218,7 @@ class MemoryLedger:
             run.open.discard(user)
         self.people.pop(user, None)
         changes[LedgerChange("preferences", user, "")] = None
-        self._tell(changes)
+        self._log_changes(changes)
         return list(changes)
 
     def _void(self, row: Void) -> bool:
@@ -251,7 +251,7 @@ class MemoryLedger:
         mine = {room for room, member in self._rooms if member == user}
         return {member for room, member in self._rooms if room in mine and member in others} - {user}
 
-    # What users decided about being seen
+    # Preferences and blocks
 
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
         users = tuple(users)
@@ -264,7 +264,7 @@ class MemoryLedger:
         after = edited(before, edit, now, last_seen)
         if after != before:
             self._preferences[user] = after
-            self._tell([LedgerChange("preferences", user, "")])
+            self._log_changes([LedgerChange("preferences", user, "")])
             if after == _UNDECIDED:
                 del self._preferences[user]
             if before.visibility is Visibility.NOBODY and after.visibility is not Visibility.NOBODY:
@@ -295,7 +295,7 @@ class MemoryLedger:
         if known is not None and known.lifted_at is None:
             return False
         self._blocks[row.blocker, row.blocked] = row
-        self._tell([LedgerChange("relation", row.blocker, row.blocked)])
+        self._log_changes([LedgerChange("relation", row.blocker, row.blocked)])
         return True
 
     async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
@@ -307,7 +307,7 @@ class MemoryLedger:
             del self._blocks[blocker, blocked]
         else:
             self._blocks[blocker, blocked] = replace(known, lifted_at=lifted_at)
-        self._tell([LedgerChange("relation", blocker, blocked)])
+        self._log_changes([LedgerChange("relation", blocker, blocked)])
         return True
 
     async def pair_facts(
@@ -320,12 +320,12 @@ class MemoryLedger:
             await self.preferences(users) if users else {},
         )
 
-    # What changed
+    # The table of changes
 
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
         noted = tuple(changes)
         await self._answer()
-        self._tell(noted)
+        self._log_changes(noted)
 
     async def changes_head(self) -> int:
         await self._answer()
@@ -340,7 +340,7 @@ class MemoryLedger:
         await self._answer()
         self._changes = [row for row in self._changes if row[0] > before]
 
-    def _tell(self, changes: Iterable[LedgerChange]) -> None:
+    def _log_changes(self, changes: Iterable[LedgerChange]) -> None:
         for change in changes:
             self._head += 1
             self._changes.append((self._head, change))

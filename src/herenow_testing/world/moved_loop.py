@@ -1,6 +1,6 @@
-"""An event loop without waiting: when nothing is ready, its time jumps to the next timer.
+"""An event loop with simulated time: when nothing is ready, its time jumps to the next timer.
 
-For code that runs wholly in this process. Real sockets and threads may be used, but time does not wait for them.
+Real sockets and threads can be used, but the simulated time does not wait for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class MovedLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def _select(self, timeout: float | None) -> list[Any]:
-        """`timeout` is None when there is no timer at all: then only another thread can go on."""
+        """Jump to the next timer instead of waiting. `timeout` is None if there is none: then wait for another thread."""
         if timeout is None:
             return list(self._really_select(None))
         events: list[Any] = self._really_select(0)

@@ -1,7 +1,6 @@
-"""What a `Checker` must be able to see: who is there, what the store and the ledger hold, what each node says.
+"""Protocols of the cluster that a `Checker` observes: its clients, nodes, store and ledger.
 
-A `World` is such a scene, with nodes in this process and time that is moved; real processes on real stores are another.
-Something else that is worth comparing would be a reason to change this module.
+`World` implements them with nodes in this process and simulated time; real processes on real stores can too.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from herenow.ports import Remembered
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a client was sent about somebody, and when."""
+    """A status that a client received, and the time (epoch ms)."""
 
     at: int
     user: str
@@ -31,11 +30,11 @@ class Shown:
     bucket: str | None = None
     as_of: int = field(default=0, compare=False)
     answer: bool = field(default=False, compare=False)
-    """It came as an answer, so it may repeat what is known."""
+    """It came as the response to a request, so it may repeat a known status."""
 
     @property
     def value(self) -> Shown:
-        """What it says, whenever it was said."""
+        """The status without the time, for comparing."""
         return replace(self, at=0)
 
     @classmethod
@@ -58,16 +57,16 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a node says of itself, and what is true of its sockets."""
+    """The counts that a node reports, and the true number of its sockets."""
 
     users: Counter[str]
-    """By the word of the status others see; nobody offline, no zeros."""
+    """By visible status; without `offline` and without zeros."""
     connections: int
     sockets: int
 
 
 class Place(Protocol):
-    """A node, as somebody sees it who asks from outside."""
+    """A node, seen from outside."""
 
     @property
     def name(self) -> str: ...
@@ -77,10 +76,10 @@ class Place(Protocol):
 
     @property
     def epochs(self) -> frozenset[str]:
-        """Under one of these it holds its sessions."""
+        """The epochs under which it holds its sessions."""
 
     def version(self, user: str) -> int:
-        """Of what it knows of this user; 0 where that cannot be seen."""
+        """The version of the user's record that the node holds; 0 if it cannot be observed."""
 
     async def answers(self, viewer: str, users: Sequence[str]) -> list[Shown]: ...
 
@@ -95,7 +94,7 @@ class Way(Protocol):
 
     @property
     def silent(self) -> bool:
-        """Half-open: nothing gets through any more, and the node does not know."""
+        """The socket is half-open: nothing gets through, and the node does not know it."""
 
 
 class Device(Protocol):
@@ -117,19 +116,19 @@ class Scene(Protocol):
 
     @property
     def lease(self) -> int:
-        """Of a node, in milliseconds."""
+        """The lease duration of a node in milliseconds."""
 
     @property
     def late(self) -> int:
-        """Milliseconds from a change to everybody who looks, when nothing fails."""
+        """Milliseconds from a change until all viewers have received it, when nothing fails."""
 
     @property
     def now(self) -> int:
         """Epoch milliseconds, by the store's clock."""
 
     def lateness(self, begin: int, end: int) -> int:
-        """How many of the milliseconds between the two the machine was busy with something else, as measured: what
-        waited for a core is late by nobody's mistake."""
+        """The measured milliseconds between `begin` and `end` in which the machine was busy with other work; delays of that
+        length are excused."""
 
     @property
     def clients(self) -> Iterable[Device]: ...
@@ -138,14 +137,14 @@ class Scene(Protocol):
     def nodes(self) -> Mapping[str, Place]: ...
 
     def everybody_stored(self) -> dict[str, Presence]:
-        """Every record, as of a moment ago."""
+        """Every record in the store; a slightly old copy is allowed."""
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
-        """What the ledger says of them: when they were last seen, what they chose."""
+        """The ledger's last seen and choices of these users."""
 
 
 class Witness:
-    """Somebody who writes down what clients truly do and see. This one does not."""
+    """Observer of what clients do and receive. This base class ignores everything."""
 
     def opened(self, client: Device) -> None: ...
 

@@ -1,8 +1,5 @@
-"""What truly happened, as the clients of a `Scene` know it, and how late others may learn of it.
-
-The notes of a `Checker`, which compares them with what is shown. Another promise about how soon something is known is
-the reason to change this module.
-"""
+"""The true events as the clients of a `Scene` know them, and the allowed delays until others see them. A `Checker` records
+these and compares them with what viewers were shown."""
 
 from __future__ import annotations
 
@@ -15,40 +12,40 @@ from herenow_testing.world.world import RESET
 
 @dataclass(frozen=True)
 class Bounds:
-    """Milliseconds. What the design promises, and what it may cost when things fail meanwhile."""
+    """The delays that the design allows, in milliseconds, without and with faults."""
 
     timings: Timings
     lease: int
     late: int
-    """From a change to everybody who looks, when nothing fails."""
+    """From a change until all viewers have received it, when nothing fails."""
 
     @property
     def healed(self) -> int:
-        """From the end of the last fault to everything being right again, whatever it was."""
+        """From the end of the last fault, of any kind, until everything is correct again."""
         return self.agreed(lost=True)
 
     def agreed(self, *, lost: bool) -> int:
-        """From the end of one fault to every view being equal to the truth; `lost`: the store lost something by it."""
+        """From the end of one fault until every view equals the truth; `lost`: the store lost data."""
         return 10_000 + (SETTLE if lost else 0)
 
     @property
     def dead_node(self) -> int:
-        """From the death of a node to its sessions being in grace: a lease and a third that an observer saw stand still,
-        with one lease more for the case that it was the store, and the third between two looks."""
+        """From the death of a node until its sessions are in grace: one lease and a third without renewal, one more lease in
+        case the store was at fault, and a third of a lease between two checks."""
         return self.lease * 8 // 3
 
     @property
     def longest(self) -> int:
-        """From the end of a session, however it ended, to offline."""
+        """From the end of a session, for any reason, to offline."""
         return self.timings.dead_after + self.timings.grace + self.dead_node + self.late
 
     @property
     def rest(self) -> int:
-        """From a beat by REST, for so long the device is here at the least: beats are written down now and then."""
+        """From a REST heartbeat: the shortest time that the device stays online. Not every heartbeat is written."""
         return self.timings.dead_after * 2 // 3 + self.timings.grace - 500
 
     def gone(self, stay: Stay) -> int:
-        """When a session that ended is no more, in the store's time."""
+        """The time (epoch ms, store's clock) by which an ended session must be removed."""
         if stay.by_rest:
             return stay.seen_at + self.timings.dead_after + self.timings.grace + self.late
         ended = (stay.ended_at or 0) + self.timings.grace + self.late
@@ -59,26 +56,25 @@ class Bounds:
         return ended
 
     def seen(self, stay: Stay) -> int:
-        """The earliest that somebody may be said to have been seen last who left like this, if nothing failed then: a close
-        is seen as it happens; of a socket that died, the last thing that came through; of a killed node, its last
-        renewal. Beats by REST are written down now and then."""
+        """The earliest allowed last seen (epoch ms) for an ended session, without faults. It is the time of the close; for a
+        dead socket the last data received; for a killed node its last lease renewal; not every REST heartbeat is written."""
         if stay.by_rest:
             return stay.seen_at - self.timings.dead_after // 3 - self.late
         if stay.how == "closed":
             return (stay.ended_at or 0) - self.late
         if stay.how == f"by node: {RESET}":
             return (stay.ended_at or 0) - self.lease // 3 - self.late
-        return stay.seen_at - self.timings.dead_after // 3 - self.late  # what was said last may not have come through
+        return stay.seen_at - self.timings.dead_after // 3 - self.late  # the last frame may not have arrived
 
     @property
     def cut_off(self) -> int:
-        """A node that was cut off for longer may have had its users shown offline."""
+        """If a node is partitioned for longer than this, its users may be shown offline."""
         return self.lease + self.timings.grace
 
 
 @dataclass
 class Stay:
-    """One session as its device knows it."""
+    """One session, as its device knows it. Times are epoch ms."""
 
     user: str
     device: str
@@ -87,7 +83,7 @@ class Stay:
     seen_at: int
     by_rest: bool = False
     greeted_at: int | None = None
-    """It was told that it stands in the record."""
+    """The node confirmed that the session is committed."""
     ended_at: int | None = None
     how: str = ""
 
@@ -96,48 +92,48 @@ class Stay:
         return self.how == "signed out"
 
     signed_at: int | None = None
-    """Somebody asked for its end."""
+    """The time of the sign-out request."""
     asked_out: bool = False
-    """It stood in the record when somebody asked for its end."""
+    """The session was committed when the sign-out was requested."""
     out_at: int | None = None
-    """Somebody was told that it is signed out."""
+    """The time at which the sign-out was confirmed."""
     beside_half_open: bool = False
-    """An earlier socket of the device to the same node was left half-open: a second tab, as far as the node can tell."""
+    """An earlier socket of the device to the same node is half-open; to the node this one looks like a second tab."""
 
 
 @dataclass
 class Trouble:
-    """A fault in force. `node` None: for everybody."""
+    """A fault while it is active and until it is healed. `node` is None if it affects all nodes."""
 
     kind: str
     node: str | None
     begin: int
     end: int | None = None
     healed_at: int | None = None
-    """Somebody saw that everything is right again."""
+    """The time at which the test saw that everything is correct again."""
     cuts: bool = False
-    """The node neither reaches the store nor is reached: if that lasts, others have to take it for dead."""
+    """The node cannot reach the store: if that lasts, other nodes treat it as dead."""
     stops: bool = False
-    """The node stands still: it cannot know when what it finds afterwards has happened."""
+    """The node is frozen: afterwards it cannot know when events happened."""
     kills: bool = False
-    """The node's process ends: what it did for others, others must do."""
+    """The node's process ends, and other nodes must take over its work."""
     loses: bool = False
-    """The store may lose what it had acknowledged."""
+    """The store may lose acknowledged writes."""
     shifts: bool = False
-    """The store's clock is wrong: what is said of the time may be wrong by as much."""
+    """The store's clock is wrong, and so may be reported times."""
     blinds: bool = False
-    """The ledger is away: to whoever comes now and is not known yet, nobody is shown."""
+    """The ledger is unavailable: a viewer whose relations are not cached sees all users offline."""
 
 
 @dataclass
 class Chosen:
-    """What a user may have chosen: the last choice that was answered, and those whose answer never came."""
+    """The values that a user's choice may have now: the last confirmed one, and later ones without a response."""
 
     possible: list[object]
     ever: list[tuple[int, object]] = field(default_factory=list)
-    """(when it was asked for, what)"""
+    """(time of the request, value) of all choices"""
     done: dict[int, int] = field(default_factory=dict)
-    """Which of `ever` was answered, and when."""
+    """Index in `ever` → time of the confirmation."""
 
     def asked(self, at: int, what: object) -> None:
         self.ever.append((at, what))
@@ -148,7 +144,7 @@ class Chosen:
         self.done[max(number for number, (_, asked) in enumerate(self.ever) if asked == what)] = at
 
     def may_have_been(self, what: object, begin: int, end: int) -> bool:
-        """At some moment between the two: from being asked for until the answer to a later choice of something else."""
+        """True if `what` may have been in effect between `begin` and `end`: from its request until another is confirmed."""
         for number, (at, asked) in enumerate(self.ever):
             if asked == what and at <= end:
                 others = [done for later, done in self.done.items() if later > number and self.ever[later][1] != what]

@@ -1,4 +1,4 @@
-"""A whole cluster in one process, under time that is moved: nodes, the people who connect to them, and who looks on.
+"""A whole cluster in one process, under simulated time: nodes and the clients that connect to them.
 
     world = World(shards=4)
     node = await world.start("n1")
@@ -7,13 +7,13 @@
     await ana.connect(node)
     await bob.connect(node)
     await bob.watch("ana")
-    ana.vanish()                                    # a half-open socket: nobody is told
+    ana.vanish()                                    # a half-open socket: the node does not know
     await world.sleep(120)
     assert bob.saw("ana") == ["online", "offline"]
 
-Nothing here knows what should happen. Each node has a handle of its own on one store, a clock that goes with the event
-loop, and a `Freezer`, so that it can be stopped and killed. A client does what a gateway would do for it: it answers
-pings, and tells the node that its socket is closed after the node has closed it.
+Each node has its own handle on one store, a clock that follows the event loop, and a `Freezer`, so that it can be frozen and
+killed. A client also does the work of the WebSocket server: it answers pings, and reports a socket that the node closed as
+closed.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from herenow_testing.world.scene import Counts, Shown, Witness
 from herenow_testing.world.settings import node_settings
 
 PONG_EVERY = 25.0
-"""Seconds between two signs of life of a client that does nothing: it answers pings."""
+"""Seconds between two pongs of a client that does nothing else."""
 
 RESET = 1006
-"""What a client sees when its node dies."""
+"""The close code that a client gets when its node dies."""
 
 T = TypeVar("T")
 
 
 class Store(StoreFaults, Protocol):
-    """What nodes share, as somebody sees it who needs no node."""
+    """The store that nodes share, with direct access to its records."""
 
     def handle(self) -> Engine: ...
 
@@ -78,7 +78,7 @@ class World:
         start: int = START,
         relations: Relations | None = None,
     ) -> None:
-        """`start`: what the store's clock says when the loop begins, in epoch milliseconds."""
+        """`start` is the time of the store's clock when the loop's time is 0, in epoch milliseconds."""
         self.start_at = start
         self.clock = LoopClock(start)
         self.store: Any = store or MemoryStore(shards, clock=self.clock.now)
@@ -86,7 +86,7 @@ class World:
         self.ledger = ledger or MemoryLedger()
         self.settings = settings or node_settings(embedded=False)
         self.relations = relations
-        """Where nodes ask who is related, if not the ledger."""
+        """The source of relations; None: the ledger."""
         self.rng = Random(seed)
         self.nodes: dict[str, SimNode] = {}
         self.clients: list[Client] = []
@@ -109,19 +109,18 @@ class World:
 
     @property
     def late(self) -> int:
-        """A tick, a tail, a reaper."""
+        """Milliseconds for a flush, reading the log, and a reaper's poll."""
         return 1_000
 
     def lateness(self, begin: int, end: int) -> int:
-        """Time that is moved waits for whoever has something to do."""
+        """Always 0: simulated time does not advance while work is ready."""
         return 0
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass, for everybody."""
         await asyncio.sleep(seconds)
 
     async def until(self, at: int) -> None:
-        """Let time pass until this moment of the store's clock."""
+        """Sleep until `at` (epoch ms) by the store's clock."""
         await asyncio.sleep(max(0, at - self.now) / 1000)
 
     # Nodes
@@ -129,7 +128,7 @@ class World:
     async def start(
         self, name: str, *, settings: Settings | None = None, reaping: Reaping | None = None, ahead: int = 0
     ) -> SimNode:
-        """`ahead`: how far the machine's clock is off, in milliseconds, before it hears of the store's."""
+        """Start a node. `ahead` is the initial error of its clock in milliseconds, before it follows the store's clock."""
         node = SimNode(self, name, settings or self.settings, reaping, ahead)
         self.nodes[name] = node
         await node.run(node.node.start({"ledger": self.ledger.id}))
@@ -144,13 +143,13 @@ class World:
             del self.nodes[node.name]
 
     async def close(self) -> None:
-        """Let go of everything. What was not stopped by the test is not stopped in order."""
+        """Cancel everything at the end of a test. Nodes that still run are not shut down gracefully."""
         for client in self.clients:
             client.stop()
         for node in [*self.nodes.values(), *self._buried]:
             await node.bury()
 
-    # People
+    # Clients
 
     def client(self, user: str, device: str = "d1", platform: Platform = Platform.WEB) -> Client:
         client = Client(self, user, device, platform)
@@ -158,11 +157,11 @@ class World:
         return client
 
     async def befriend(self, *users: str) -> None:
-        """Everybody with everybody, in the ledger."""
+        """Let all these users follow each other, in the ledger."""
         pairs = [(a, b) for a in users for b in users if a != b]
         await self.ledger.apply([RelationRow("follow", a, b) for a, b in pairs])
 
-    # The store, as it is
+    # The content of the store and the ledger
 
     def stored(self, user: str) -> Presence | None:
         record = self.store.records().get(user)
@@ -176,11 +175,11 @@ class World:
 
 
 class Gone(Exception):  # noqa: N818 - reads as what it is
-    """The process somebody was talking to is no more."""
+    """The node that should execute a call was killed."""
 
 
 class SimNode:
-    """One process."""
+    """A node in a simulated process."""
 
     def __init__(self, world: World, name: str, settings: Settings, reaping: Reaping | None, ahead: int) -> None:
         loop = asyncio.get_running_loop()
@@ -219,8 +218,8 @@ class SimNode:
         return 0 if person is None else person.record.presence.version
 
     async def answers(self, viewer: str, users: Sequence[str]) -> list[Shown]:
-        told = await self.node.viewing.statuses(viewer, users)
-        return [Shown.of(msgspec.json.decode(each), self.world.now) for each in told]
+        statuses = await self.node.viewing.statuses(viewer, users)
+        return [Shown.of(msgspec.json.decode(each), self.world.now) for each in statuses]
 
     async def counts(self) -> Counts:
         metrics = self.node.context.metrics
@@ -228,7 +227,7 @@ class SimNode:
         return Counts(Counter(users), metrics.connections, len(self.links))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this as a part of the process: it stands still with it. Raises `Gone` when the process is killed."""
+        """Run a coroutine in the simulated process, so that it freezes with it. Raises `Gone` if the process is killed."""
         task = self.freezer.spawn(work, "errand")
         await asyncio.wait({task, self._death}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -243,7 +242,7 @@ class SimNode:
         self.freezer.thaw()
 
     def kill(self) -> None:
-        """At once and without a word: sockets are reset by the machine."""
+        """Kill the process without cleanup; its sockets are reset."""
         self.freezer.kill()
         self._death.set_result(None)
         self.node.delivery.close()
@@ -265,7 +264,7 @@ class SimNode:
 
 
 class Client:
-    """One device of one user: at most one socket at a time; what it received stays."""
+    """One device of one user, with at most one socket at a time. It keeps all that it received."""
 
     def __init__(self, world: World, user: str, device: str, platform: Platform) -> None:
         self.world = world
@@ -276,7 +275,7 @@ class Client:
         self.frames: list[tuple[int, dict[str, Any]]] = []
         self.shown: dict[str, list[Shown]] = {}
         self.closed_with: list[tuple[int, int, str]] = []
-        """(when, code, reason) of every close by a node."""
+        """(epoch ms, code, reason) of every close by a node."""
         self.on_closed: Callable[[Client, int], None] | None = None
         self.witness: Witness = Witness()
         self._pongs: asyncio.Task[None] | None = None
@@ -287,7 +286,7 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """As the client knows it."""
+        """From the client's point of view."""
         return self.link is not None and not self.link.silent
 
     @property
@@ -297,15 +296,15 @@ class Client:
         assert self.link.connection is not None
         return self.link.connection
 
-    # Coming and going
+    # Connecting and closing
 
     async def connect(self, node: SimNode) -> None:
-        """Returns when the node has had a moment to act on it."""
+        """Open a socket and give the node a millisecond to react."""
         self.open(node)
         await asyncio.sleep(0.001)
 
     def open(self, node: SimNode) -> None:
-        """At once. A frozen node's machine takes the socket; the node hears of it when it goes on."""
+        """Open a socket without waiting. A frozen node accepts it when it resumes."""
         assert self.link is None, f"{self.user} {self.device} is connected already"
         self.link = Link(self, node)
         node.links[self.link] = None
@@ -315,13 +314,13 @@ class Client:
             self._pongs = asyncio.get_running_loop().create_task(self._answer_pings(), name="pongs")
 
     def close(self) -> None:
-        """The socket is closed in order: a FIN, or an RST."""
+        """Close the socket properly, with FIN or RST."""
         self.witness.ended(self, "closed")
         link = self._cut()
         link.node.freezer.deliver(link.closed)
 
     def vanish(self) -> None:
-        """Half-open: no FIN, no RST, no answer to pings. The device may come back on another socket."""
+        """Leave the socket half-open: no FIN, no RST, no pongs. The device may reconnect with another socket."""
         self.witness.ended(self, "vanished")
         link, self.link = self._link(), None
         link.silent = True
@@ -345,22 +344,22 @@ class Client:
         if self._pongs is not None:
             self._pongs.cancel()
 
-    # Life
+    # Activity
 
     def pong(self) -> None:
-        self._tell(lambda node, connection: node.sessions.alive(connection.session))
+        self._report(lambda node, connection: node.sessions.alive(connection.session))
 
     def beat(self, activity: Activity | None = None) -> None:
-        self._tell(lambda node, connection: node.sessions.beat(connection.session, activity))
+        self._report(lambda node, connection: node.sessions.beat(connection.session, activity))
 
     def act(self) -> None:
-        self._tell(lambda node, connection: node.sessions.act(connection.session, Activity.ACTIVE))
+        self._report(lambda node, connection: node.sessions.act(connection.session, Activity.ACTIVE))
 
     def rest(self) -> None:
-        """Say that this device is idle."""
-        self._tell(lambda node, connection: node.sessions.act(connection.session, Activity.IDLE))
+        """Report that this device is idle."""
+        self._report(lambda node, connection: node.sessions.act(connection.session, Activity.IDLE))
 
-    def _tell(self, what: Callable[[Node, Connection], object]) -> None:
+    def _report(self, what: Callable[[Node, Connection], object]) -> None:
         if self.link is not None:
             self.witness.lived(self)
             self.link.tell(what)
@@ -370,10 +369,10 @@ class Client:
             await asyncio.sleep(self.world.pong_every)
             self.pong()
 
-    # Looking
+    # Watching
 
     async def watch(self, *users: str) -> list[str]:
-        """Answers who was denied."""
+        """Subscribe; returns the denied users."""
         link = self._link()
         return await link.node.run(self._subscribe(link, list(users)))
 
@@ -395,7 +394,7 @@ class Client:
         return [user for user, _ in granted.denied]
 
     def saw(self, user: str) -> list[str]:
-        """Statuses in their order, repetitions because of other fields left out."""
+        """The received statuses of a user in order, without repetitions."""
         words: list[str] = []
         for shown in self.shown.get(user, ()):
             if not words or words[-1] != shown.status:
@@ -406,7 +405,7 @@ class Client:
         return self.shown[user][-1]
 
     def forget(self) -> None:
-        """What came so far is of no interest."""
+        """Clear the received frames and statuses."""
         self.frames.clear()
         self.shown.clear()
 
@@ -417,7 +416,7 @@ class Client:
     def of_type(self, kind: str) -> list[dict[str, Any]]:
         return [frame for _, frame in self.frames if frame["type"] == kind]
 
-    # What the node does to this socket
+    # Called by the node
 
     def receive(self, frame: bytes) -> None:
         said = msgspec.json.decode(frame)
@@ -449,13 +448,13 @@ class Client:
 
 
 class Link:
-    """One socket: the way from a client to its node and back."""
+    """One socket between a client and its node."""
 
     def __init__(self, client: Client, node: SimNode) -> None:
         self.client = client
         self.node = node
         self.silent = False
-        """Half-open: nothing gets through any more, and the node does not know."""
+        """The socket is half-open: nothing gets through, and the node does not know it."""
         self.connection: Connection | None = None
 
     def opened(self) -> None:
@@ -478,14 +477,14 @@ class Link:
 
     def tell(self, what: Callable[[Node, Connection], object]) -> None:
         if not self.silent:
-            self.node.freezer.deliver(lambda: self._told(what))
+            self.node.freezer.deliver(lambda: self._deliver(what))
 
-    def _told(self, what: Callable[[Node, Connection], object]) -> None:
+    def _deliver(self, what: Callable[[Node, Connection], object]) -> None:
         if self.connection is not None:
             what(self.node.node, self.connection)
 
     async def signs_out(self) -> None:
-        """What the gateway does with `presence.bye`."""
+        """Does what the WebSocket server does on `presence.bye`."""
         client, connection = self.client, self.connection
         if connection is not None:
             try:
@@ -494,7 +493,7 @@ class Link:
                 self._end(Close.NORMAL, "signed out")
 
     def closed(self, *, alive: bool = True) -> None:
-        """What the gateway does when the socket is closed, for whatever reason."""
+        """Does what the WebSocket server does when a socket is closed."""
         self.node.links.pop(self, None)
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -505,7 +504,7 @@ class Link:
             self.client.receive(frame)
 
     def _end(self, code: int, reason: str) -> None:
-        """The socket is closed a moment later, as a gateway does it."""
+        """The node closes the socket; `closed` runs a loop iteration later, as in the WebSocket server."""
         loop = asyncio.get_running_loop()
         loop.call_soon(self.node.freezer.deliver, lambda: self.closed(alive=False))
         if not self.silent:

@@ -1,6 +1,6 @@
-"""For a node under test: its machine's clock is off by as many seconds as a file says, from one moment to the next.
+"""Shifts the wall clock of a node under test by the number of seconds in a file, which may change at any time.
 
-Only the clock that tells the date moves; the monotonic one does not, as on a real machine.
+The monotonic clock is not shifted, as on a real machine.
 """
 
 import mmap

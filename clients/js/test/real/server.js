@@ -68,7 +68,7 @@ export class Server {
     return answer.status === 204 ? null : answer.json();
   }
 
-  /** A client of a user; its token lives as long as told. */
+  /** A client of a user; `ttl` is the lifetime of its tokens in seconds. */
   client(user, { ttl = 3600, ...options } = {}) {
     const url = this.url.replace("http", "ws") + "/ws/presence";
     return new Herenow(url, { token: () => token(user, { ttl }), WebSocket, shareTabs: false, ...options });
@@ -82,7 +82,7 @@ export function token(user, { ttl = 3600, scope } = {}) {
   return `${signed}.${createHmac("sha256", SECRET).update(signed).digest("base64url")}`;
 }
 
-/** Resolves when the condition holds; asked after every event of the listener that is given to `on`. */
+/** Wait until `holds` is true; it is called at first and for every event of the listener passed to `on`. */
 export async function until(on, holds, what) {
   let stop = () => {};
   let timer;

@@ -1,4 +1,4 @@
-/** The built package against a real server: what the other tests believe of it is asked here. */
+/** The built package against a real server: verifies what the other tests assume of it. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { phase, sees, Server, token, until } from "./server.js";

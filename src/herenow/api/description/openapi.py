@@ -33,7 +33,7 @@ _SECURITY: dict[Access, list[Json]] = {
     Access.SERVICE: [{"bearer": []}, {"query": []}],
     Access.OPERATOR: [{"bearer": []}, {"query": []}, {}],
 }
-_WHO = {
+_ACCESS_NOTES = {
     Access.ANYONE: "Needs no token.",
     Access.USER: "Needs a token.",
     Access.SERVICE: "Needs a token with the scope `service`.",
@@ -109,7 +109,7 @@ def _operation(operation: Operation, shapes: _Shapes) -> Json:
         "operationId": operation.handle.__name__ + "_" + operation.method.lower(),
         "tags": [_tag(operation.path)],
         "summary": operation.summary,
-        "description": " ".join(filter(None, (operation.about, _WHO[operation.access]))),
+        "description": " ".join(filter(None, (operation.about, _ACCESS_NOTES[operation.access]))),
         "security": _SECURITY[operation.access],
         "responses": _responses(operation, shapes),
     }

@@ -33,7 +33,7 @@ PART = 1_000
 AT_ONCE = 256
 """Users of a batch that are processed concurrently: enough to fill a commit of every shard."""
 
-TURN = 100
+YIELD_EVERY = 100
 """Users after which a worker yields to the event loop, in case nothing made it wait."""
 
 DEVICE = "rest"
@@ -68,7 +68,7 @@ class _BatchRun:
         self._accepted = 0
         self._dropped = 0
         self._errors: dict[int, str] = {}
-        self._away = False
+        self._unreachable = False
         """The store is unreachable: the remaining beats fail at once."""
 
     async def take(self, items: Sequence[msgspec.Raw]) -> BatchAnswer:
@@ -96,14 +96,14 @@ class _BatchRun:
         await asyncio.gather(*(self._work(waiting) for _ in range(min(AT_ONCE, len(part)))))
 
     async def _work(self, waiting: Iterator[tuple[str, list[tuple[int, Beat]]]]) -> None:
-        for turn, (user, beats) in enumerate(waiting, start=1):
+        for count, (user, beats) in enumerate(waiting, start=1):
             for index, beat in beats:
                 await self._one(user, index, beat)
-            if turn % TURN == 0:
+            if count % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
     async def _one(self, user: str, index: int, beat: Beat) -> None:
-        if self._away:
+        if self._unreachable:
             self._errors[index] = "unavailable"
             return
         try:
@@ -113,7 +113,7 @@ class _BatchRun:
                 self._dropped += 1
         except (ProtocolError, Unavailable, UnknownOutcome) as error:
             if isinstance(error, Unavailable):
-                self._away = True
+                self._unreachable = True
             self._errors[index] = as_protocol_error(error).code
 
     async def _beat(self, user: str, beat: Beat) -> bool:

@@ -41,7 +41,7 @@ async def query(call: Call) -> Response:
 
 async def _many(call: Call, ids: Sequence[object]) -> Response:
     users, viewer = distinct(ids, call.settings.max_bulk), call.viewer
-    await _not_too_often(call)
+    await _check_poll_rate(call)
     return raw_json_response(json_array(await call.node.viewing.statuses(viewer, users)))
 
 
@@ -71,7 +71,7 @@ async def read_me(call: Call) -> Response:
 async def count(call: Call) -> Response:
     """GET /presence/count"""
     user = call.myself
-    await _not_too_often(call)
+    await _check_poll_rate(call)
     return json_response(await call.node.viewing.count(user))
 
 
@@ -80,12 +80,12 @@ async def leaderboard(call: Call) -> Response:
     most = call.settings.max_bulk
     limit = call.number("limit", min(FRIENDS, most), 1, most)
     user = call.myself
-    await _not_too_often(call)
+    await _check_poll_rate(call)
     friends = await call.node.viewing.leaderboard(user, limit)
     return raw_json_response(b'{"friends":' + json_array(friends) + b"}")
 
 
-async def _not_too_often(call: Call) -> None:
+async def _check_poll_rate(call: Call) -> None:
     """Raises `polling_too_fast` if a user without a live session reads in bulk too often; services are not limited. Call it
     after all other checks, so that an invalid request does not use up the limit."""
     wait = 0 if call.caller.service else await call.node.viewing.wait_before_poll(call.caller.user)

@@ -30,12 +30,12 @@ async def read_profile(call: Call) -> Response:
         raise ProtocolError("not_found", "There is no public profile at this address.")
     shown, as_of = profile
     tag = f'W/"{blake2b(shown, digest_size=8).hexdigest()}"'
-    if _knows(call.header("if-none-match"), tag):
+    if _matches(call.header("if-none-match"), tag):
         return Reply(b"", status=304, headers=(("etag", tag),), cache=CACHE)
     return Reply(with_as_of(shown, as_of), headers=(("etag", tag),), cache=CACHE)
 
 
-def _knows(given: str | None, tag: str) -> bool:
+def _matches(given: str | None, tag: str) -> bool:
     """Does an If-None-Match header contain this ETag, by weak comparison?"""
     if given is None:
         return False

@@ -60,7 +60,7 @@ class Events(Response):
             return
         events = EventStream(self._call.streaming, lender, self._call.claims, self._viewer)
         try:
-            snapshot = await self._look(events)
+            snapshot = await self._subscribe(events)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await send(_HEAD_FIRST)
             events.begin(snapshot)
@@ -69,7 +69,7 @@ class Events(Response):
         finally:
             events.on_gone()
 
-    async def _look(self, events: EventStream) -> list[bytes]:
+    async def _subscribe(self, events: EventStream) -> list[bytes]:
         streams = self._call.node.viewing.streams
         if self._targets is None:
             return await streams.look_at_contacts(events.stream)

@@ -89,7 +89,7 @@ def _shape(custom: Custom | None) -> CustomShape | None:
 async def read_preferences(call: Call) -> Response:
     """GET /presence/preferences"""
     user = call.myself
-    return _preferred(await call.node.viewing.preferences(user), await call.node.viewing.presence(user))
+    return _preferences_response(await call.node.viewing.preferences(user), await call.node.viewing.presence(user))
 
 
 async def set_preferences(call: Call) -> Response:
@@ -109,10 +109,10 @@ async def set_preferences(call: Call) -> Response:
         presence = await call.node.viewing.presence(user)
     else:
         presence = await call.node.sessions.set_idle_after(user, idle_after)
-    return _preferred(own, presence)
+    return _preferences_response(own, presence)
 
 
-def _preferred(own: Preferences, presence: Presence) -> Response:
+def _preferences_response(own: Preferences, presence: Presence) -> Response:
     return json_response(
         PreferencesAnswer(_words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public)
     )

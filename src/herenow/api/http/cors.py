@@ -38,7 +38,7 @@ class Cors:
         origin = headers.get("origin")
         if origin is None:
             await self._app(scope, receive, send)
-        elif not self._lets_in(origin, headers, scope):
+        elif not self._is_allowed(origin, headers, scope):
             self._metrics.refusals["forbidden_origin"] += 1
             await problem_response(
                 ProtocolError(
@@ -49,9 +49,9 @@ class Cors:
         elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             await _preflight(origin)(scope, receive, send)
         else:
-            await self._app(scope, receive, _readable_by(origin, send))
+            await self._app(scope, receive, _add_cors_headers(origin, send))
 
-    def _lets_in(self, origin: str, headers: Headers, scope: Scope) -> bool:
+    def _is_allowed(self, origin: str, headers: Headers, scope: Scope) -> bool:
         secure = scope["scheme"] == "https"
         return is_allowed(origin, host=headers.get("host", ""), secure=secure, origins=self._origins)
 
@@ -70,7 +70,7 @@ def _preflight(origin: str) -> Reply:
     )
 
 
-def _readable_by(origin: str, send: Send) -> Send:
+def _add_cors_headers(origin: str, send: Send) -> Send:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)

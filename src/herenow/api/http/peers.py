@@ -12,12 +12,12 @@ FORWARDED = frozenset({"forwarded", "x-real-ip", "x-client-ip", "true-client-ip"
 
 def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:
     """True if the peer has a loopback address, the Host is a loopback name, and no header shows that a proxy forwarded the
-    request. The Host check prevents DNS rebinding: a web page whose own host name resolves to this machine."""
+    request. The Host check prevents DNS rebinding: the host name of a foreign web page that resolves to this machine."""
     host = _host(headers.get("host", ""))
     return (
         is_loopback(peer or "")
         and (host == "localhost" or is_loopback(host))
-        and not any(_tells_of_a_proxy(name) for name in headers)
+        and not any(_is_proxy_header(name) for name in headers)
     )
 
 
@@ -38,5 +38,5 @@ def is_loopback(address: str) -> bool:
     return (mapped or ip).is_loopback
 
 
-def _tells_of_a_proxy(name: str) -> bool:
+def _is_proxy_header(name: str) -> bool:
     return name in FORWARDED or name.startswith("x-forwarded-") or name.endswith("-connecting-ip")

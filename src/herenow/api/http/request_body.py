@@ -46,11 +46,13 @@ async def read_lines(request: Request, limit: int) -> list[bytes]:
     return payload.split(b"\n")
 
 
-def _check_type(request: Request, allowed: frozenset[str], said: str) -> None:
+def _check_type(request: Request, allowed: frozenset[str], expected: str) -> None:
     """A missing content type is accepted."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given and given not in allowed:
-        raise ProtocolError("unsupported_media_type", f"The body must be {said}; this one says it is {given[:64]!r}.")
+        raise ProtocolError(
+            "unsupported_media_type", f"The body must be {expected}; this one says it is {given[:64]!r}."
+        )
 
 
 async def _read(request: Request, limit: int) -> bytes:

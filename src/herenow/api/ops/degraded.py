@@ -47,9 +47,9 @@ _GIVEN_UP = {
 
 
 def _engine(node: Node) -> Iterator[Trouble]:
-    said = node.cluster.lease_trouble or node.cluster.log_trouble or node.records.trouble
-    if said is not None:
-        detail, fix = explain_store_error(said)
+    error = node.cluster.lease_trouble or node.cluster.log_trouble or node.records.trouble
+    if error is not None:
+        detail, fix = explain_store_error(error)
         yield Trouble("engine", f"The store cannot be used. {detail}", fix)
     elif node.records.save_trouble is not None:
         detail, fix = explain_store_error(node.records.save_trouble)

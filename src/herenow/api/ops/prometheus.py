@@ -74,6 +74,16 @@ class _NodeCollector(Collector):
             ("log_silence_seconds", "Time since the shard logs last answered.", node.cluster.log_heard_ago),
             ("undecided_users", "Users whose new state waits to be committed to the store.", node.records.waiting),
             (
+                "ends_waiting",
+                "Users who are shown offline only after every node could commit its sessions.",
+                node.records.ends_waiting,
+            ),
+            (
+                "shards_ends_wait",
+                "Shards that cannot be written, or could not until a moment ago: no user is shown offline in them.",
+                node.context.authority.outages.shards_waiting,
+            ),
+            (
                 "lease_held",
                 "1 while this node holds its lease and may commit.",
                 int(node.context.authority.holds_lease),

@@ -129,7 +129,7 @@ def _state(still_for: float | None, lease: float) -> Literal["well", "overdue", 
 
 def _target(node: Node, user: str, deliveries: int) -> TargetLoad:
     """The user is named by a keyed hash, the same on all nodes. The key is the ledger's random id, which no response
-    contains; anyone who can read it in the database can read the user ids there anyway."""
+    contains; with access to the database, the user ids can be read anyway."""
     key = node.context.ledger.id.encode()[:64]
     name = hashlib.blake2b(user.encode(), key=key, digest_size=5, person=b"herenow target").hexdigest()
     return TargetLoad(name, node.delivery.viewers(user), deliveries)

@@ -24,16 +24,16 @@ LATELY = 10_000
 """Milliseconds over which rates and latency are computed."""
 
 
-def merge_reports(told: Sequence[Told], since: int | None = None) -> Stats:
+def merge_reports(reports: Sequence[Told], since: int | None = None) -> Stats:
     """Like `merge`, for the workers that answered. Raises `Unavailable` if none did."""
-    restarts = {each.worker: each.restarts for each in told}
+    restarts = {each.worker: each.restarts for each in reports}
     each = []
-    for worker, report in _decode_reports(told):
+    for worker, report in _decode_reports(reports):
         process = msgspec.structs.replace(report.own.process, worker=worker, restarts=restarts[worker])
         each.append(msgspec.structs.replace(report.own, process=process))
     if not each:
         raise Unavailable("No worker answers.")
-    return merge(each, _merge_troubles(told, each), since)
+    return merge(each, _merge_troubles(reports, each), since)
 
 
 def merge(each: Sequence[ProcessStats], degraded: Iterable[Trouble], since: int | None = None) -> Stats:
@@ -153,13 +153,13 @@ def _sum_counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
     return dict(total)
 
 
-def _merge_troubles(told: Sequence[Told], each: Sequence[ProcessStats]) -> Iterator[Trouble]:
+def _merge_troubles(reports: Sequence[Told], each: Sequence[ProcessStats]) -> Iterator[Trouble]:
     """Each kind of trouble once, because workers of one machine mostly have the same; first the silent workers."""
-    silent = len(told) - len(each)
+    silent = len(reports) - len(each)
     if silent:
         yield Trouble(
             "workers",
-            f"{silent} of {len(told)} workers do not answer.",
+            f"{silent} of {len(reports)} workers do not answer.",
             "They are starting, or hang; the supervisor restarts those that hang. See the log.",
         )
     yield from {trouble.what: trouble for own in each for trouble in own.degraded}.values()
@@ -168,14 +168,14 @@ def _merge_troubles(told: Sequence[Told], each: Sequence[ProcessStats]) -> Itera
 # --- For Prometheus --------------------------------------------------------------------------------------------------
 
 
-def merge_metrics(told: Sequence[Told]) -> list[Metric]:
+def merge_metrics(reports: Sequence[Told]) -> list[Metric]:
     up = GaugeMetricFamily("herenow_worker_up", "1 while this worker answers.", labels=["worker"])
     restarts = CounterMetricFamily("herenow_worker_restarts", "Restarts of this worker.", labels=["worker"])
-    for each in told:
+    for each in reports:
         up.add_metric([str(each.worker)], int(each.body is not None))
         restarts.add_metric([str(each.worker)], each.restarts)
     together: dict[str, Metric] = {}
-    for worker, report in _decode_reports(told):
+    for worker, report in _decode_reports(reports):
         for family in report.families:
             if family.name not in together:
                 together[family.name] = Metric(family.name, family.about, family.kind)
@@ -184,7 +184,7 @@ def merge_metrics(told: Sequence[Told]) -> list[Metric]:
     return [up, restarts, *together.values()]
 
 
-def _decode_reports(told: Sequence[Told]) -> Iterator[tuple[int, ProcessReport]]:
-    for each in told:
+def _decode_reports(reports: Sequence[Told]) -> Iterator[tuple[int, ProcessReport]]:
+    for each in reports:
         if each.body is not None:
             yield each.worker, msgspec.json.decode(each.body, type=ProcessReport)

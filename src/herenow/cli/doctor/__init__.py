@@ -1,4 +1,4 @@
-"""`herenow doctor`: checks configuration, stores and the running node, and says what to fix."""
+"""`herenow doctor`: checks configuration, stores and the running node, and prints what to fix."""
 
 from herenow.cli.doctor.doctor_command import doctor
 

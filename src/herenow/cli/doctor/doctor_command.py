@@ -1,8 +1,7 @@
-"""`herenow doctor`: would a node run well here, does the one that runs, and if not, what is to be fixed?
+"""`herenow doctor`: checks whether a node can run here and whether the running one is healthy, and prints what to fix.
 
-It looks and changes nothing: no ledger is created or migrated, no secret is made. A finding is fine, an advice
-(exit code 0) or a problem (exit code 1). The store and the nodes on it are looked at in `store_check`, the ledger
-in `ledger_check`, the node that runs here is asked in `node_check`.
+It changes nothing: it creates or migrates no ledger and generates no secret. A finding is fine, advice (exit code 0) or a
+problem (exit code 1). `store_check`, `ledger_check` and `node_check` hold the checks of the store, the ledger and the node.
 """
 
 from __future__ import annotations
@@ -30,18 +29,20 @@ from herenow.secret import resolve_secret, secret_path
 from herenow.settings import Settings
 from herenow.settings.model import MIN_SECRET_BYTES, without_password
 
-EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
-LEAST_FILES = 1_024  # what every common system grants
-CLOCK_SLACK = 60.0  # seconds by which a file's time may lie ahead (network file systems)
-OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # no clock is right that says an earlier time
+EXPECTED_FILES = 10_240  # a socket is a file: 10 000 clients on a node, plus the node's own files
+LEAST_FILES = 1_024  # the default limit of common systems
+CLOCK_SLACK = 60.0  # seconds that a file's timestamp may be ahead of the clock (network file systems)
+OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # an earlier time means that the clock is wrong
 
 
 @click.command()
 @with_settings()
 @click.pass_context
 def doctor(ctx: click.Context, /, settings: Settings) -> None:
-    """Check configuration, keys, engine, ledger, relations, clock, file limits and the node that runs here, and say what to
-    fix."""
+    """Check this installation and print what to fix.
+
+    Checks the configuration, keys, live store, database, relations, clock, file limits and the node that runs on this
+    machine. Changes nothing. The exit code is 1 if there is a problem."""
     findings = [
         *configuration(settings),
         *keys(settings),
@@ -60,7 +61,7 @@ def doctor(ctx: click.Context, /, settings: Settings) -> None:
 
 
 def configuration(settings: Settings) -> Iterator[Finding]:
-    # A wrong value has stopped the command before: whoever comes here has settings that fit together.
+    # A wrong value stops the command earlier, when the settings are loaded.
     yield fine("configuration", "Every setting is allowed; herenow config shows them.")
     for warning in settings.warnings:
         yield advice("configuration", warning)
@@ -68,7 +69,7 @@ def configuration(settings: Settings) -> Iterator[Finding]:
 
 
 def keys(settings: Settings) -> Iterator[Finding]:
-    """The public keys of an issuer, if tokens are verified with any."""
+    """Check the JWKS, if tokens are verified with public keys."""
     from herenow.transport.auth import BadKeys, describe_keys, key_source
 
     source = key_source(settings.jwks_url, settings.jwks_file)
@@ -95,7 +96,7 @@ def relations(settings: Settings) -> Iterator[Finding]:
     if not settings.asks_the_application:
         return
     try:
-        strangers_related = asyncio.run(_asked_about_strangers(settings, settings.relations_secret))
+        strangers_related = asyncio.run(_are_strangers_related(settings, settings.relations_secret))
     except HerenowError as error:
         yield problem("relations", f"{where} does not say who is related: {error}")
         return
@@ -120,13 +121,13 @@ def clock(ledger_path: Path | None, now: float) -> Iterator[Finding]:
 
 def files(limit: int) -> Iterator[Finding]:
     remedy = f"raise it, for example to {EXPECTED_FILES} (ulimit -n, or LimitNOFILE= of the systemd unit)"
-    said = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+    shown = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
     if limit == resource.RLIM_INFINITY or limit >= EXPECTED_FILES:
-        yield fine("file limit", f"This process may open {said} files; every connection is one.")
+        yield fine("file limit", f"This process may open {shown} files; every connection is one.")
     elif limit >= LEAST_FILES:
-        yield advice("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
+        yield advice("file limit", f"Only {shown} files may be open, one per connection: {remedy}.")
     else:
-        yield problem("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
+        yield problem("file limit", f"Only {shown} files may be open, one per connection: {remedy}.")
 
 
 def _secret(settings: Settings) -> Finding:
@@ -146,7 +147,7 @@ def _secret(settings: Settings) -> Finding:
 
 def _signature_checked(settings: Settings, where: str) -> Finding:
     try:
-        asyncio.run(_asked_about_strangers(settings, SecretStr(secrets.token_urlsafe(MIN_SECRET_BYTES))))
+        asyncio.run(_are_strangers_related(settings, SecretStr(secrets.token_urlsafe(MIN_SECRET_BYTES))))
     except HerenowError:
         return fine("relations", f"{where} refuses a question with a wrong signature.")
     return problem(
@@ -154,19 +155,19 @@ def _signature_checked(settings: Settings, where: str) -> Finding:
     )
 
 
-async def _asked_about_strangers(settings: Settings, secret: SecretStr | None) -> bool:
-    """Whether they are related, according to the application."""
+async def _are_strangers_related(settings: Settings, secret: SecretStr | None) -> bool:
+    """Ask the application about two made-up users, signing with `secret`; True if it reports a relation."""
     from herenow.ports import Relation, SourceHealth
     from herenow.relations.callback import CallbackRelations
 
     one, other = (f"herenow-doctor-{secrets.token_hex(8)}" for _ in range(2))
     now = round(time.time() * 1000)
     key = "" if secret is None else secret.get_secret_value()
-    asked = CallbackRelations(settings.relations, key, now=lambda: now, health=SourceHealth(), silent=True)
+    source = CallbackRelations(settings.relations, key, now=lambda: now, health=SourceHealth(), silent=True)
     try:
-        return await asked.between(one, [other], now) != [Relation()]
+        return await source.between(one, [other], now) != [Relation()]
     finally:
-        await asked.close()
+        await source.close()
 
 
 def _last_written(path: Path | None) -> float | None:

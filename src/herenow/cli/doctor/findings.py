@@ -1,4 +1,4 @@
-"""What `herenow doctor` finds: one sentence about one subject, and how bad it is."""
+"""A finding of `herenow doctor`: one sentence about one subject, and its severity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Weight(Enum):
-    """How bad a finding is: its mark and its colour."""
+    """The severity of a finding; the value is its printed label and colour."""
 
     FINE = ("ok", "green")
     ADVICE = ("advice", "yellow")

@@ -1,4 +1,4 @@
-"""Checks of the ledger for `herenow doctor`: can it be used, is its schema up to date, has it room? Nothing is changed."""
+"""Ledger checks of `herenow doctor`: access, schema version, free disk space. They change nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from herenow.settings.model import POSTGRESQL, without_password
 if TYPE_CHECKING:
     from herenow.ledgers.postgres import Diagnostics
 
-DATABASE_SLACK = 5.0  # seconds a database's clock may differ before it is worth a word: only people read its times
-FULL_DISK = 1024**2  # bytes: not enough for SQLite's log
-LITTLE_ROOM = 200 * 1024**2
+DATABASE_SLACK = 5.0  # seconds a database's clock may differ: its timestamps are only read by people
+FULL_DISK = 1024**2  # bytes: not enough for SQLite's write-ahead log
+LITTLE_ROOM = 200 * 1024**2  # bytes
 
 
 def ledger(settings: Settings) -> Iterator[Finding]:
@@ -111,7 +111,7 @@ def _opened(url: str, path: Path) -> Iterator[Finding]:
 
 
 def room(path: Path, free: int) -> Iterator[Finding]:
-    """On the disk, in bytes."""
+    """Check the free space of the disk; `free` in bytes."""
     remedy = "make room before last seen and choices have to wait in memory"
     if free < FULL_DISK:
         yield problem("ledger", f"The disk of {path} is full: {remedy}.")
@@ -138,7 +138,7 @@ async def _schema(url: str) -> tuple[str | None, str]:
 
 
 def _take_write_lock(path: Path) -> None:
-    """Begin a write and take it back: a read-only file or disk shows here and not in the file's mode."""
+    """Start a write transaction and roll it back: detects a read-only file system, which the file's mode does not show."""
     uri = path.absolute().as_uri() + "?mode=rw"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")

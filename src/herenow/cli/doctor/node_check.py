@@ -1,7 +1,7 @@
-"""Does a node run here, and what does it say of itself? For `herenow doctor`.
+"""Node check of `herenow doctor`: reads the stats of the node that runs here.
 
-Every trouble that a node knows of comes with its remedy (`api.ops.degraded`); here it is only passed on. No node is no
-problem: the doctor is also run before the first start.
+The node reports its problems with their remedies (`api.ops.degraded`); this module passes them on. If no node runs, that is
+not a problem: doctor is also used before the first start.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from herenow.api.ops.stats import Stats
 
 CONFLICTS = 10.0
-"""Writes a second that found another record than expected: fewer are everyday life among several nodes."""
+"""Write conflicts per second above which to give advice; fewer are normal with several nodes."""
 
 SLOW = 1.0
-"""Seconds from a change to a socket that are worth a word."""
+"""Seconds from a change to its delivery (99th percentile) above which to give advice."""
 
 
 def node(settings: Settings) -> Iterator[Finding]:
     if settings.port == 0:
-        return  # nobody knows where it would be
-    asked = asyncio.run(_asked(settings))
+        return  # the operating system chooses the port, so it is unknown here
+    asked = asyncio.run(_read_stats(settings))
     if asked.stats is not None:
         yield from said(asked.url, asked.stats)
     elif asked.why is NoAnswer.REFUSED:
@@ -41,7 +41,7 @@ def node(settings: Settings) -> Iterator[Finding]:
 
 
 def said(url: str, stats: Stats) -> Iterator[Finding]:
-    """What follows from its numbers."""
+    """The findings that follow from a node's stats."""
     for trouble in stats.degraded:
         yield problem("node", f"{trouble.detail} {trouble.fix}".rstrip())
     if stats.draining:
@@ -64,7 +64,7 @@ def said(url: str, stats: Stats) -> Iterator[Finding]:
         yield fine("node", f"{url} answers, has {stats.connections} connections and knows of no trouble.")
 
 
-async def _asked(settings: Settings) -> NodeAnswer:
+async def _read_stats(settings: Settings) -> NodeAnswer:
     verify = own_certificate(settings)
     async with httpx2.AsyncClient(verify=verify, trust_env=False) as client:
         return await ask_node(client, own_url(settings), tokens(settings, None))

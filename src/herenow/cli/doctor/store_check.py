@@ -1,9 +1,7 @@
-"""How is the store, and who lives on it? For `herenow doctor`.
+"""Live store checks of `herenow doctor`, before a node fails on them.
 
-What a node would find out by failing is found out before: whether the store takes writes, has room, forgets, has lost
-something, keeps the time, whether the nodes whose leases lie there still renew them, and whether one with these settings
-would be let in by them (`terms_check`). Nothing is changed: that it takes writes is
-tried by removing a lease that nobody has.
+They cover writes, memory, eviction, lost data, the clock, the leases of other nodes, and whether the store admits a node
+with these settings (`terms_check`). They change nothing: the write test deletes a lease that does not exist.
 """
 
 from __future__ import annotations
@@ -26,33 +24,33 @@ if TYPE_CHECKING:
     from herenow.ports import Due, Engine, Lease
 
 STORE_SLACK = 1.0
-"""Seconds the store's clock may differ from ours before it is worth a word."""
+"""Seconds that the store's clock may differ from this machine's."""
 
 ROOM = 0.9
-"""Of the memory it may use: beyond that it is time to do something."""
+"""Share of the store's maxmemory above which to give advice."""
 
 LATE = 10_000
-"""Milliseconds: whoever has been due for so long should have been decided by somebody."""
+"""Milliseconds: a user due for longer than this is a sign that no reaper works."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that was found, as of one moment of the store's clock."""
+    """The result of the reads, as of one time `now` of the store's clock (epoch ms)."""
 
     now: int
     refusal: str | None
-    """What it said to a write; None: it took it."""
+    """The store's error for a write; None if it accepted the write."""
     leases: Sequence[Lease]
     dues: dict[int, Due]
     servers: Sequence[ServerState]
     terms: Mapping[str, str]
-    """What the nodes on it agree on."""
+    """The settings that all nodes of the store share."""
 
 
 def store(settings: Settings) -> Iterator[Finding]:
     place = without_password(settings.engine)
     try:
-        seen = asyncio.run(_looked(settings))
+        seen = asyncio.run(_read_store(settings))
     except ConfigurationError as error:
         yield problem("engine", str(error))
     except HerenowError as error:
@@ -69,27 +67,27 @@ def store(settings: Settings) -> Iterator[Finding]:
         )
 
 
-async def _looked(settings: Settings) -> Seen:
+async def _read_store(settings: Settings) -> Seen:
     from herenow.app import engine_of
     from herenow.engines.redis import RedisEngine
 
-    made = engine_of(settings)
+    engine = engine_of(settings)
     try:
-        await made.check()
-        refusal = await _refusal(made)
-        leases = await made.leases()
-        now = await made.store_time()  # after the leases: nobody has renewed later than now
-        dues = await made.due(range(made.shards), now - LATE, 1)
-        if not isinstance(made, RedisEngine):  # it lives in one process, and so do its terms
+        await engine.check()
+        refusal = await _refusal(engine)
+        leases = await engine.leases()
+        now = await engine.store_time()  # read after the leases, so that no renewal is later than `now`
+        dues = await engine.due(range(engine.shards), now - LATE, 1)
+        if not isinstance(engine, RedisEngine):  # the memory engine has one process: no servers, no shared terms
             return Seen(now, refusal, leases, dues, (), {})
-        return Seen(now, refusal, leases, dues, await made.states(), await made.terms())
+        return Seen(now, refusal, leases, dues, await engine.states(), await engine.terms())
     finally:
-        await made.close()
+        await engine.close()
 
 
-async def _refusal(made: Engine) -> str | None:
+async def _refusal(engine: Engine) -> str | None:
     try:
-        await made.drop_lease(f"herenow-doctor-{secrets.token_hex(8)}")
+        await engine.drop_lease(f"herenow-doctor-{secrets.token_hex(8)}")
     except (Unavailable, UnknownOutcome) as error:
         return str(error)
     return None
@@ -147,16 +145,16 @@ def _server(server: ServerState) -> Iterator[Finding]:
 
 
 def _nodes(seen: Seen, lease: int) -> Iterator[Finding]:
-    """`lease` in milliseconds. The rows are compared with the store's clock, which the nodes follow."""
+    """Check the leases. `lease` is their duration in ms; ages are measured with the store's clock, as nodes do."""
     ages = {row.epoch: seen.now - row.renewed_at for row in seen.leases if not row.dead}
     living = [epoch for epoch, age in ages.items() if age <= lease * 2 / 3]
-    still = {epoch: age for epoch, age in ages.items() if age > lease * 2 / 3}
+    not_renewed = {epoch: age for epoch, age in ages.items() if age > lease * 2 / 3}
     if not seen.leases:
         yield fine("nodes", "None has a lease there.")
     elif living:
         yield fine("nodes", f"{len(living)} of {len(seen.leases)} leases are renewed.")
-    for epoch, age in still.items():
-        yield _still(epoch, age / 1000, lease / 1000, alone=not living)
+    for epoch, age in not_renewed.items():
+        yield _not_renewed(epoch, age / 1000, lease / 1000, alone=not living)
     for row in seen.leases:
         if row.dead:
             yield advice("nodes", f"{row.epoch} was found dead, and its users are being brought into grace.")
@@ -171,7 +169,7 @@ def _nodes(seen: Seen, lease: int) -> Iterator[Finding]:
         yield from _shards(seen)
 
 
-def _still(epoch: str, seconds: float, lease: float, *, alone: bool) -> Finding:
+def _not_renewed(epoch: str, seconds: float, lease: float, *, alone: bool) -> Finding:
     if alone:
         return advice(
             "nodes",

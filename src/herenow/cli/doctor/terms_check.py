@@ -1,9 +1,8 @@
-"""Would a node with these settings be let in by those that use this store? For `herenow doctor`.
+"""Terms check of `herenow doctor`: whether the store admits a node with these settings.
 
-All nodes of a store must agree on the ledger, the secret, the number of shards and the timings: the first one has written
-them there, and `herenow serve` is refused where one differs. Here they are only read and compared, so it is said before,
-and nothing is written, not even into an empty store. What a start would make anew (a ledger, a secret) cannot be the one in
-use.
+All nodes of a store must have the same ledger, secret, number of shards and timings. The first node writes these terms to
+the store; `herenow serve` fails if one differs. This check only reads and compares them. A ledger or secret that the first
+start would create differs from the one in use.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ REFUSED = "herenow serve is refused there"
 
 
 def agreement(settings: Settings, theirs: Mapping[str, str]) -> Iterator[Finding]:
-    """`theirs`: the terms in the store; none: nobody has used it."""
+    """`theirs` are the terms in the store, empty if no node has used it."""
     if not theirs:
         return
     ours = asyncio.run(_terms(settings))
@@ -49,36 +48,37 @@ def _sentence(name: str, here: str | None, there: str, settings: Settings) -> st
             else "The nodes on this store have another secret"
         )
         return f"{what}, so {REFUSED}: give all of them the same one by the setting secret, or take another namespace."
-    said = f"{name} is {here} here and {there} for the nodes on this store, so {REFUSED}: set {name} to {there}"
+    difference = f"{name} is {here} here and {there} for the nodes on this store, so {REFUSED}: set {name} to {there}"
     if name == "shards":
-        return f"{said}, or take another namespace."
+        return f"{difference}, or take another namespace."
     return (
-        f"{said}; to change it for all, stop every node, run HDEL {{{settings.namespace}}}:terms {name} in the store, and "
-        "start them with the new value."
+        f"{difference}; to change it for all, stop every node, run HDEL {{{settings.namespace}}}:terms {name} in the store, "
+        "and start them with the new value."
     )
 
 
 async def _terms(settings: Settings) -> dict[str, str | None]:
-    """As a node would say them. None: what is made at the first start; left out: what cannot be read, which others say."""
+    """The terms of a node with these settings. A value is None if the first start would create it. A term that cannot be
+    read is left out; other checks report that."""
     from herenow.settings import agreed_terms
 
-    said: dict[str, str | None] = {**agreed_terms(settings, "", None)}
+    terms: dict[str, str | None] = {**agreed_terms(settings, "", None)}
     try:
-        said["ledger"] = await _ledger_id(settings)
+        terms["ledger"] = await _ledger_id(settings)
     except (HerenowError, sqlite3.Error, OSError):
-        del said["ledger"]
+        del terms["ledger"]
     try:
         secret = _secret(settings)
     except HerenowError:
-        del said["secret"]
+        del terms["secret"]
     else:
-        made = secret is None and settings.accepts_secret
-        said["secret"] = None if made else agreed_terms(settings, "", secret)["secret"]
-    return said
+        is_generated = secret is None and settings.accepts_secret
+        terms["secret"] = None if is_generated else agreed_terms(settings, "", secret)["secret"]
+    return terms
 
 
 def _secret(settings: Settings) -> str | None:
-    """The one that is configured or kept. None is made here."""
+    """The configured or stored secret; None if there is none. Unlike a start it generates none."""
     if not settings.accepts_secret:
         return None
     path = secret_path(settings)
@@ -91,5 +91,5 @@ async def _ledger_id(settings: Settings) -> str | None:
     from herenow.ledgers import open_ledger
     from herenow.ledgers.sql import SqlLedger
 
-    looked_at = open_ledger(settings.ledger)
-    return await looked_at.found_id() if isinstance(looked_at, SqlLedger) else None
+    ledger = open_ledger(settings.ledger)
+    return await ledger.found_id() if isinstance(ledger, SqlLedger) else None

@@ -1,8 +1,7 @@
-"""`herenow top`: how are the nodes, now and from second to second?
+"""`herenow top`: shows the state of nodes every few seconds.
 
-On a terminal the screen is drawn anew as often as asked for, and given back as it was at the end. Anywhere else (a file, a
-pipe, `--once`) the same lines follow each other without colours. What they say is decided in `top_view`, what nodes answer
-is read in `node_client`.
+On a terminal it redraws a full-screen view, and restores the screen at the end. Otherwise (file, pipe, `--once`) it prints
+the same lines one after the other, without colours. `top_view` makes the lines, `node_client` reads the stats.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from herenow.errors import ConfigurationError
 from herenow.settings import Settings
 
 SHORTEST = 0.2
-"""Seconds between two looks at the least: nodes have other things to do."""
+"""Shortest interval in seconds between two reads, to limit the load on the nodes."""
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-"""Another screen without a cursor, and back."""
+"""Switch to the alternate screen and hide the cursor; undo both."""
 
 TOP, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -59,10 +58,10 @@ class TopOptions:
 
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL]...")
-@click.option("--token", help="A token with the scope service; herenow token NAME --scope service prints one.")
-@click.option("--every", type=float, default=1.0, show_default=True, help="Seconds between two looks, at least 0.2.")
-@click.option("--once", is_flag=True, help="Look once. Exit code 1: something is wrong.")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each look, for programs.")
+@click.option("--token", help="A service token; herenow token NAME --scope service prints one.")
+@click.option("--every", type=float, default=1.0, show_default=True, help="Seconds between two updates, at least 0.2.")
+@click.option("--once", is_flag=True, help="Print once and exit. The exit code is 1 if there is a problem.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per update, for programs.")
 @with_settings(
     "host",
     "port",
@@ -88,9 +87,10 @@ def top(
     once: bool,
     as_json: bool,
 ) -> None:
-    """Watch one node or several, by their URLs; without any, the one that runs here with these settings.
+    """Show the live state of one or several nodes.
 
-    On the machine of a node no token is needed. For others, one is made with the secret in force, or given."""
+    URL is the address of a node. The default is the node that runs on this machine with these settings, which needs no
+    token. For other machines pass --token; without it a token is made with the configured secret."""
     if not SHORTEST <= every <= 3600:
         raise ConfigurationError(f"--every = {every:g} is not allowed: it must be from {SHORTEST:g} to 3600 s.")
     named = tuple(dict.fromkeys(map(checked_url, urls))) or (own_url(settings),)
@@ -100,7 +100,7 @@ def top(
         ctx.exit(asyncio.run(_run(wanted, verify=verify)))
     except KeyboardInterrupt:
         ctx.exit(0)
-    except BrokenPipeError:  # who read has read enough
+    except BrokenPipeError:  # the reader of the pipe has ended, for example `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         ctx.exit(0)
 
@@ -109,7 +109,7 @@ async def _run(wanted: TopOptions, *, verify: ssl.SSLContext | bool) -> int:
     async with httpx2.AsyncClient(verify=verify, trust_env=False, follow_redirects=False) as client:
         asked = await ask_nodes(client, wanted.urls, wanted.token)
         if not any(node.stats for node in asked) and not wanted.json:
-            return _nobody(asked)
+            return _print_errors(asked)
         if wanted.once:
             _print(asked, wanted)
             return _verdict(asked)
@@ -118,20 +118,20 @@ async def _run(wanted: TopOptions, *, verify: ssl.SSLContext | bool) -> int:
         return await _Screen(client, wanted).run(asked)
 
 
-def _nobody(asked: Sequence[NodeAnswer]) -> int:
+def _print_errors(asked: Sequence[NodeAnswer]) -> int:
     for node in asked:
         click.echo(f"Error: {node.sentence}", err=True)
     return _verdict(asked)
 
 
 def _verdict(asked: Sequence[NodeAnswer]) -> int:
-    """0: all is well; 1: something is wrong; 2: somebody was asked in a wrong way."""
+    """The exit code: 0 without problems, 1 with problems, 2 if a node refused the request."""
     if any(node.why is NoAnswer.REFUSED for node in asked):
         return 2
     return int(bool(problems(asked)))
 
 
-# --- One after the other
+# --- To a file or pipe
 
 
 async def _follow(client: httpx2.AsyncClient, wanted: TopOptions, asked: list[NodeAnswer]) -> int:
@@ -149,7 +149,7 @@ async def _follow(client: httpx2.AsyncClient, wanted: TopOptions, asked: list[No
 
 
 def _print(asked: Sequence[NodeAnswer], wanted: TopOptions) -> None:
-    """Whole at once, and at once: who reads at the other end of a pipe does not wait for a buffer to fill."""
+    """Print in one write and flush it, so that the reader of a pipe gets whole blocks without delay."""
     if wanted.json:
         text = _json(asked)
     else:
@@ -174,7 +174,7 @@ def _head(wanted: TopOptions) -> Line:
 
 
 class _Screen:
-    """Until q, Ctrl-C or SIGTERM. A terminal that changes its size is drawn again at once."""
+    """The full-screen view, until q, Ctrl-C or a signal. Resizing the terminal redraws it at once."""
 
     def __init__(self, client: httpx2.AsyncClient, wanted: TopOptions) -> None:
         self._client = client
@@ -188,16 +188,16 @@ class _Screen:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(each, self._stop.set)
         loop.add_signal_handler(signal.SIGWINCH, self._draw)
-        with _taken_terminal():
+        with _full_screen():
             loop.add_reader(sys.stdin.fileno(), self._key)
             try:
-                await self._go_on()
+                await self._redraw_until_stopped()
             finally:
                 loop.remove_reader(sys.stdin.fileno())
                 loop.remove_signal_handler(signal.SIGWINCH)
         return 0
 
-    async def _go_on(self) -> None:
+    async def _redraw_until_stopped(self) -> None:
         while not self._stop.is_set():
             self._draw()
             with contextlib.suppress(TimeoutError):
@@ -228,8 +228,8 @@ class _Screen:
 
 
 @contextlib.contextmanager
-def _taken_terminal() -> Iterator[None]:
-    """Keys come at once and are not shown; everything is given back, whatever happens."""
+def _full_screen() -> Iterator[None]:
+    """Use the alternate screen and read keys unbuffered without echo; restores the terminal in any case."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     sys.stdout.write(ENTER)

@@ -1,7 +1,7 @@
-"""How do nodes look on a terminal? What is wrong first, in words; the numbers after.
+"""The lines that `herenow top` shows: problems first, then the numbers.
 
-Pure: answers in, lines out. A line is text with its style apart, so that it can be cut to a width and printed with or
-without colours. Where the lines go, and when, is not known here.
+Pure: stats in, lines out. Text and style of a line are separate, so that it can be cut to a width and printed with or
+without colours.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from herenow.api.ops.stats import Process, Stats, StoreMember
 
 SLOW = 1.0
-"""Seconds from a change to a socket that an operator should hear of."""
+"""Seconds from a change to its delivery (99th percentile) that count as a problem."""
 
 NARROWEST = 20
-"""Characters: what is narrower than that need not look well."""
+"""Characters: smallest width that sentences are wrapped for."""
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
@@ -30,7 +30,7 @@ NARROW = ("node", "clients", "changes", "p99", "lease", "stale")
 @dataclass(frozen=True, slots=True)
 class NodeProblem:
     where: tuple[str, ...]
-    """The nodes that say so, or of which it is said."""
+    """The nodes that have this problem."""
     sentence: str
     fix: str = ""
 
@@ -43,7 +43,7 @@ class Line:
 
 
 def problems(asked: Sequence[NodeAnswer]) -> list[NodeProblem]:
-    """Each once, with all who suffer from it; nodes that do not answer first."""
+    """All problems in the order of the nodes; one that several nodes have is listed once with all of them."""
     found: dict[tuple[str, str], list[str]] = {}
     for node in asked:
         for sentence, fix in _problems_of(node):
@@ -94,7 +94,7 @@ def _words(found: Sequence[NodeProblem], nodes: int) -> Iterator[Line]:
 
 
 def _sums(each: Sequence[Stats]) -> Iterator[Line]:
-    """Users are those of the whole store, which every node counts; the rest is added up."""
+    """The totals. Every node counts the users of the whole store, so the largest count is shown; the others are summed."""
     online, busy, away = (max(getattr(stats.users, status) for stats in each) for status in ("online", "busy", "away"))
     yield Line(f"people    {_number(online)} online · {_number(busy)} busy · {_number(away)} away", "bold")
     connections, streams, sessions = (
@@ -116,7 +116,7 @@ def _sums(each: Sequence[Stats]) -> Iterator[Line]:
 
 
 def _nodes(answers: Sequence[tuple[NodeAnswer, Stats]], width: int) -> Iterator[Line]:
-    """One row per node, and one per worker where there are several."""
+    """A table with one row per node, and one per worker if the node has several."""
     columns = TABLE if width >= 100 else NARROW
     rows: list[tuple[dict[str, str], str]] = [({name: name for name in TABLE}, "dim")]
     for node, stats in answers:
@@ -173,7 +173,7 @@ def _lease(renewed: Sequence[float | None], *, held: bool) -> str:
 
 
 def _log(processes: Sequence[Process]) -> str:
-    """How far the shard logs have been read."""
+    """The state of reading the shard logs: entries behind, or the seconds since the logs last answered if that is over 3."""
     behind = sum(process.log_behind for process in processes)
     silent = max((process.log_heard_ago for process in processes), default=0.0)
     if silent > 3:
@@ -224,7 +224,7 @@ def _most(each: Iterable[dict[str, int]], most: int | None) -> list[tuple[str, i
     return sorted(together.items(), key=lambda item: (-item[1], item[0]))[:most]
 
 
-# --- Words for numbers
+# --- Formatting numbers
 
 
 def _short(url: str) -> str:
@@ -249,7 +249,7 @@ def _duration(seconds: float | None) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
 
 
-# --- Onto a terminal
+# --- Fitting the terminal
 
 
 def printed(shown: Iterable[Line], *, colours: bool) -> list[str]:
@@ -257,7 +257,7 @@ def printed(shown: Iterable[Line], *, colours: bool) -> list[str]:
 
 
 def fitted(shown: Sequence[Line], width: int, height: int) -> list[Line]:
-    """No line is longer than the width; sentences are wrapped, tables are cut. The last one says how many are missing."""
+    """Fit the lines to the screen: wrap problems, cut other lines, and replace lines that do not fit by their number."""
     wrapped = [part for line in shown for part in _wrapped(line, width)]
     if len(wrapped) <= height:
         return wrapped
@@ -265,7 +265,7 @@ def fitted(shown: Sequence[Line], width: int, height: int) -> list[Line]:
 
 
 def _wrapped(line: Line, width: int) -> Iterator[Line]:
-    """What is wrong must be read whole."""
+    """Wrap problems and their remedies, which must be readable in full; cut any other line."""
     text, width = line.text, max(width, NARROWEST)
     if not text.startswith(("✗", "  →")):
         yield Line(text[:width], line.style)

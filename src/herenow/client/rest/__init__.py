@@ -1,4 +1,4 @@
-"""REST from the client's side: `Rest` blocks, `AsyncRest` is awaited; both send the requests that `calls` defines."""
+"""The REST clients: `Rest` blocks, `AsyncRest` is for asyncio; both send the requests that `calls` defines."""
 
 from herenow.client.rest.rest_clients import AsyncRest, Rest
 

@@ -1,7 +1,7 @@
-"""One REST request as a value: what is sent, and how its answer is read.
+"""One REST request as a value: what to send, and how to decode the response.
 
-Pure: an `Ask` knows neither HTTP client nor token, so that the blocking and the asynchronous client send the same ones.
-Which requests there are is said in `calls`.
+Pure: an `Ask` contains neither HTTP client nor token, so that the blocking and the asynchronous client share it. `calls`
+lists the requests.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ class Ask(Generic[T]):
     method: str
     path: str
     shape: type[T]
-    """What the answer's JSON is decoded as; NoneType: it has no body."""
+    """The type to decode the JSON response as; NoneType if it has no body."""
     query: Mapping[str, str] = field(default_factory=dict)
     body: object = None
     lines: Sequence[object] | None = None
-    """NDJSON instead of a body."""
+    """Rows to send as NDJSON instead of `body`."""
     _read: Callable[[Any], T] | None = None
     _missing: T | UnsetType = UNSET
 
     def then(self, read: Callable[[T], U]) -> Ask[U]:
-        """The same request; its decoded answer goes through `read`."""
-        return replace(cast("Ask[U]", self), _read=read)
+        """The same request, with `read` applied to its result so far: the decoded response, or that of an earlier `then`."""
+        before = self._read
+        return replace(cast("Ask[U]", self), _read=read if before is None else lambda decoded: read(before(decoded)))
 
     def if_missing(self, value: U) -> Ask[T | U]:
-        """The same request; a refusal with the code `not_found` is read as this value."""
+        """The same request, which returns `value` when the server refuses it with the code `not_found`."""
         return replace(cast("Ask[T | U]", self), _missing=value)
 
     @property
@@ -53,7 +54,7 @@ class Ask(Generic[T]):
         return {} if self.body is None else {"content-type": "application/json"}
 
     def answer(self, status: int, content: bytes, headers: Mapping[str, str]) -> T:
-        """Raises `RestError` with the code of the problem, `Unavailable` if the answer is not herenow's."""
+        """Decode a response. Raises `RestError` with the server's code, or `Unavailable` if it did not come from herenow."""
         if not 200 <= status < 300:
             problem = _problem(status, content, headers)
             if problem.code == "not_found" and not isinstance(self._missing, UnsetType):
@@ -61,14 +62,12 @@ class Ask(Generic[T]):
             raise problem
         try:
             decoded = msgspec.json.decode(content or b"null", type=self.shape)
-        except msgspec.DecodeError as error:  # not herenow's answer: a proxy's, perhaps
+        except msgspec.DecodeError as error:  # probably the response of a proxy
             raise Unavailable(f"this is not an answer of herenow: {error}") from error
         return decoded if self._read is None else self._read(decoded)
 
 
 class _Problem(Struct, frozen=True):
-    """The fields of an error answer that a client needs."""
-
     code: str
     detail: str = ""
 
@@ -76,7 +75,7 @@ class _Problem(Struct, frozen=True):
 def _problem(status: int, content: bytes, headers: Mapping[str, str]) -> RestError:
     try:
         problem = msgspec.json.decode(content, type=_Problem)
-    except msgspec.DecodeError:  # not herenow's answer: a proxy's, perhaps
+    except msgspec.DecodeError:  # probably the response of a proxy
         problem = _Problem(f"http_{status}", content[:200].decode(errors="replace"))
     after = headers.get("retry-after", "")
     return RestError(problem.code, problem.detail, status, float(after) if after.isdigit() else None)

@@ -1,8 +1,8 @@
 """Every call of the REST interface, defined once for the blocking and the asynchronous client.
 
 A method of `RestCalls` takes the arguments of a call and returns its request as an `Ask`. `Rest` and `AsyncRest` inherit the
-methods and send that request: there the same method returns the answer, or a coroutine of it, and type checkers know which.
-A new endpoint is a new method here and nothing else.
+methods and send that request: there the same method returns the result, or a coroutine of it, and type checkers know which.
+A new endpoint needs only a new method here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Id = str | int
 
 
 class RestCall(Generic[P, T]):
-    """A method of `RestCalls`, whose result depends on the class that it is called on."""
+    """Descriptor of a REST method. Its result depends on the class of the instance: `Rest`, `AsyncRest` or `RestCalls`."""
 
     def __init__(self, make: Callable[Concatenate[RestCalls, P], Ask[T]]) -> None:
         self._make = make
@@ -53,13 +53,16 @@ class RestCall(Generic[P, T]):
 
 
 def _signature(make: Callable[..., Ask[Any]]) -> inspect.Signature:
-    """That of the call, for `help`: an `Ask[T]` is shown as the `T` that the caller gets."""
+    """The signature shown by `help`: the return type `Ask[T]` is replaced by the `T` that the caller gets."""
     found = inspect.signature(make)
     return found.replace(return_annotation=str(found.return_annotation).removeprefix("Ask[").removesuffix("]"))
 
 
 class Beat(Struct, frozen=True, omit_defaults=True):
-    """One beat of a batch. Without `device_id`: activity of the user's live sessions. `gone`: that device is lost."""
+    """One heartbeat in `heartbeats`. Without `device_id` it reports activity for all live sessions of the user.
+
+    `activity_type` is `active`, `idle` or None (a heartbeat without activity). `gone` reports that the device disconnected.
+    """
 
     user_id: str | int
     device_id: str | int | None = None
@@ -69,7 +72,8 @@ class Beat(Struct, frozen=True, omit_defaults=True):
 
 
 class Relation(Struct, frozen=True, omit_defaults=True):
-    """`follow`, `contact` or `room`; of a room, `a` is the room and `b` the member."""
+    """One row for `import_relations`. `kind` is `follow` (`a` follows `b`), `contact` or `room` (`a` is the room, `b` the
+    member); `until` is the end of a contact: epoch milliseconds or RFC 3339 with a time zone, None for no end."""
 
     kind: str
     a: str | int
@@ -78,11 +82,15 @@ class Relation(Struct, frozen=True, omit_defaults=True):
 
 
 class RestCalls:
-    """The calls themselves: each returns its request, which is not sent."""
+    """The REST calls. On this class each method only returns its request; `Rest` and `AsyncRest` send it.
+
+    `viewer` (service tokens only) reads exactly what that user would get; without it a service token reads the truth.
+    `user` in the setters (service tokens only) acts for that user.
+    """
 
     @staticmethod
     def _method_of(make: Callable[Concatenate[RestCalls, P], Ask[T]]) -> Callable[..., object]:
-        """The method that a client of this kind has for a call."""
+        """Build the method for a call; subclasses build one that sends the request."""
 
         @functools.wraps(make)
         def method(self: RestCalls, *args: P.args, **kwargs: P.kwargs) -> Ask[T]:
@@ -90,29 +98,33 @@ class RestCalls:
 
         return method
 
-    # Reading. `viewer` is for service tokens: exactly what that user would get.
+    # Reading
 
     @RestCall
     def get(self, user: Id, *, viewer: Id | None = None) -> Ask[Presence]:
-        # Not GET /presence/{user}: there an id could be one of the fixed words of a path.
+        """The presence of one user; unrelated and unknown users look offline."""
+        # Not GET /presence/{user}: an id such as `me` would match a fixed path.
         return self.get_many([user], viewer=viewer).then(lambda found: found[0])
 
     @RestCall
     def get_many(self, users: Iterable[Id], *, viewer: Id | None = None) -> Ask[list[Presence]]:
-        """In the order asked, each once."""
+        """The presences of many users, in the given order, without duplicates."""
         body = {"user_ids": list(users)}
         return Ask("POST", "/presence/query", list[answers.StatusAnswer], _viewer(viewer), body).then(_presences)
 
     @RestCall
     def me(self, *, viewer: Id | None = None) -> Ask[Me]:
+        """The user's own presence: the true status, even while invisible."""
         return Ask("GET", "/presence/me", Me, _viewer(viewer))
 
     @RestCall
     def count(self, *, viewer: Id | None = None) -> Ask[Counts]:
+        """The number of the user's contacts in each status."""
         return Ask("GET", "/presence/count", Counts, _viewer(viewer))
 
     @RestCall
     def leaderboard(self, *, limit: int | None = None, viewer: Id | None = None) -> Ask[list[Presence]]:
+        """The user's contacts: online, busy, away, then offline by last seen. At most `limit`, by default 50."""
         query = {} if limit is None else {"limit": str(limit)}
         return Ask("GET", "/presence/leaderboard", answers.Leaderboard, query | _viewer(viewer)).then(
             lambda answer: _presences(answer.friends)
@@ -120,29 +132,33 @@ class RestCalls:
 
     @RestCall
     def devices(self, *, viewer: Id | None = None) -> Ask[list[Device]]:
+        """The user's own devices, sorted by id."""
         return Ask("GET", "/presence/devices", answers.Devices, _viewer(viewer)).then(
             lambda answer: list(answer.devices)
         )
 
     @RestCall
     def preferences(self, *, viewer: Id | None = None) -> Ask[Preferences]:
+        """The user's preferences."""
         return Ask("GET", "/presence/preferences", Preferences, _viewer(viewer))
 
     @RestCall
     def public_profile(self, user: Id) -> Ask[Presence | None]:
-        """As anybody at all may see it; None: there is no such profile."""
+        """The public profile of a user, which needs no relation; None if the user has none."""
         return Ask("GET", f"/public/{_part(user)}", answers.StatusAnswer).then(Presence.said).if_missing(None)
 
     @RestCall
     def stats(self) -> Ask[dict[str, Any]]:
+        """Service tokens only: the node's numbers and current problems, as in `GET /stats`."""
         return Ask("GET", "/stats", dict[str, Any])
 
-    # Choosing. `user` is for service tokens: act for that user.
+    # Setting
 
     @RestCall
     def set_status(
         self, text: str = "", *, emoji: str = "", until: Until = None, user: Id | None = None
     ) -> Ask[Custom | None]:
+        """Set the custom status until `until` (None: no end). Returns it as stored; None if it was cleared."""
         body = {"text": text, "emoji": emoji, "expires_at": instant(until)}
         return Ask("PUT", _of(user, "status"), answers.CustomAnswer, body=body).then(
             lambda answer: answer.custom_status
@@ -150,94 +166,116 @@ class RestCalls:
 
     @RestCall
     def clear_status(self, *, user: Id | None = None) -> Ask[None]:
+        """Clear the custom status."""
         return Ask("DELETE", _of(user, "status"), type(None))
 
     @RestCall
     def set_mode(self, mode: str, *, until: Until = None, user: Id | None = None) -> Ask[ModeAnswer]:
+        """Set the mode (`auto`, `busy`, `away` or `invisible`) until `until` (None: no end; ignored for `auto`)."""
         return Ask("PUT", _of(user, "mode"), ModeAnswer, body={"mode": mode, "until": instant(until)})
 
     @RestCall
     def set_preferences(self, /, **changes: object) -> Ask[Preferences]:
-        """`visibility`, `share_last_seen`, `idle_after`, `public`; what is not mentioned stays."""
+        """Change `visibility`, `share_last_seen`, `idle_after` (seconds; None: the server's default) or `public`.
+
+        What is left out stays unchanged. Returns all preferences.
+        """
         return Ask("PUT", "/presence/preferences", Preferences, body=changes)
 
     @RestCall
     def blocks(self, *, viewer: Id | None = None) -> Ask[list[str]]:
+        """The ids that the user blocks, sorted."""
         return Ask("GET", "/blocks", answers.BlockList, _viewer(viewer)).then(lambda answer: answer.blocked)
 
     @RestCall
     def block(self, user: Id) -> Ask[None]:
-        """Neither sees the other from now on."""
+        """Block a user: from now on neither sees the other."""
         return Ask("PUT", f"/blocks/{_part(user)}", type(None))
 
     @RestCall
     def unblock(self, user: Id) -> Ask[None]:
+        """Remove a block; nothing happens if there is none."""
         return Ask("DELETE", f"/blocks/{_part(user)}", type(None))
 
     @RestCall
     def is_blocked(self, user: Id) -> Ask[bool]:
+        """True if the caller blocks this user."""
         return _exists(f"/blocks/{_part(user)}")
 
     @RestCall
     def sign_out(self, device: Id) -> Ask[None]:
+        """Sign out one of the user's devices. Raises `RestError` `device_unknown` if there is none."""
         return Ask("DELETE", f"/presence/devices/{_part(device)}", type(None))
 
-    # Life without a WebSocket
+    # Heartbeats without a WebSocket
 
     @RestCall
     def heartbeat(
         self, device: Id | None = None, *, activity: str | None = None, platform: str | None = None
     ) -> Ask[Beaten]:
+        """Keep a device online without a WebSocket. The result has the device id and the seconds until the next heartbeat.
+
+        Without `device` the device id is `rest`. `activity` is `active`, `idle`, or None for a heartbeat without activity.
+        """
         body = {"device_id": device, "activity_type": activity, "platform": platform}
         return Ask("POST", "/presence/heartbeat", Beaten, body=_given(body))
 
     @RestCall
     def heartbeats(self, beats: Iterable[Beat]) -> Ask[BatchAnswer]:
-        """Service: up to 10 000 beats of an outside gateway. Each is taken, dropped or refused by itself."""
+        """Service tokens only: heartbeats of many users, at most 10 000. Each is accepted, dropped or refused on its own."""
         return Ask("POST", "/heartbeats", BatchAnswer, body=list(beats))
 
-    # The graph: service
+    # Relations: service tokens only
 
     @RestCall
     def follow(self, a: Id, b: Id) -> Ask[None]:
+        """Let `a` follow `b`. Two users who follow each other see each other's presence."""
         return Ask("PUT", _edge("follows", a, b), type(None))
 
     @RestCall
     def unfollow(self, a: Id, b: Id) -> Ask[None]:
+        """End that `a` follows `b`."""
         return Ask("DELETE", _edge("follows", a, b), type(None))
 
     @RestCall
     def follows(self, a: Id, b: Id) -> Ask[bool]:
+        """True if `a` follows `b`."""
         return _exists(_edge("follows", a, b))
 
     @RestCall
     def add_contact(self, a: Id, b: Id, *, until: Until = None) -> Ask[None]:
+        """Make `a` and `b` contacts of each other until `until` (None: no end)."""
         end = instant(until)
         return Ask("PUT", _edge("contacts", a, b), type(None), body=None if end is None else {"until": end})
 
     @RestCall
     def remove_contact(self, a: Id, b: Id) -> Ask[None]:
+        """End the contact of `a` and `b`."""
         return Ask("DELETE", _edge("contacts", a, b), type(None))
 
     @RestCall
     def in_contact(self, a: Id, b: Id) -> Ask[bool]:
+        """True if `a` and `b` are contacts."""
         return _exists(_edge("contacts", a, b))
 
     @RestCall
     def add_member(self, room: Id, user: Id) -> Ask[None]:
+        """Make a user a member of a room."""
         return Ask("PUT", _member(room, user), type(None))
 
     @RestCall
     def remove_member(self, room: Id, user: Id) -> Ask[None]:
+        """End a user's membership of a room."""
         return Ask("DELETE", _member(room, user), type(None))
 
     @RestCall
     def is_member(self, room: Id, user: Id) -> Ask[bool]:
+        """True if the user is a member of the room."""
         return _exists(_member(room, user))
 
     @RestCall
     def import_relations(self, rows: Iterable[Relation]) -> Ask[Imported]:
-        """Up to 10 000 rows, all or none."""
+        """Add up to 10 000 relations; all or none are stored."""
         return Ask("POST", "/relations", Imported, lines=list(rows))
 
     @RestCall
@@ -249,11 +287,12 @@ class RestCalls:
         members: Iterable[tuple[Id, Id]] = (),
         rooms: Iterable[Id] = (),
     ) -> Ask[None]:
-        """Where the application is asked who is related: what to ask again. `members` are (room, user)."""
+        """For applications that answer the relations callback: these relations changed, so the server must request them
+        again. `members` are (room, user) pairs."""
         body = {"pairs": list(pairs), "users": list(users), "members": list(members), "rooms": list(rooms)}
         return Ask("POST", "/relations/changed", type(None), body=body)
 
-    # Users: service
+    # Users: service tokens only
 
     @RestCall
     def users(
@@ -264,7 +303,7 @@ class RestCalls:
         limit: int | None = None,
         viewer: Id | None = None,
     ) -> Ask[UserPage]:
-        """A page of those who are here; go on with its `cursor` until that is None."""
+        """One page of the users who are not offline. Pass its `cursor` to get the next page, until it is None."""
         query = {"status": status, "cursor": cursor, "limit": None if limit is None else str(limit)}
         return Ask("GET", "/users", answers.UserPage, _given(query) | _viewer(viewer)).then(
             lambda page: UserPage(_presences(page.users), page.cursor)
@@ -272,22 +311,22 @@ class RestCalls:
 
     @RestCall
     def explain(self, viewer: Id, target: Id) -> Ask[Explanation]:
-        """Why does one see the other so?"""
+        """Explain why `viewer` sees `target` as it does."""
         return Ask("GET", "/explain", Explanation, {"viewer": str(viewer), "target": str(target)})
 
     @RestCall
     def disconnect(self, user: Id, *, device: Id | None = None) -> Ask[None]:
-        """Sign out everywhere, or one device; tokens stay good."""
+        """Sign a user out on all devices, or on one; the user's tokens stay valid."""
         return Ask("POST", _of(user, "disconnect"), type(None), body=_given({"device_id": device}))
 
     @RestCall
     def revoke(self, user: Id, *, issued_before: Until = None) -> Ask[Revoked]:
-        """Tokens issued before that instant (now, if left out) are void."""
+        """Revoke the user's tokens issued before `issued_before` (None: now), and close the sockets opened with them."""
         return Ask("POST", _of(user, "revoke"), Revoked, body={"issued_before": instant(issued_before)})
 
     @RestCall
     def delete_user(self, user: Id) -> Ask[None]:
-        """Everything about the user is forgotten."""
+        """Delete everything about a user, and revoke the user's tokens. With a new token the user starts as a new one."""
         return Ask("DELETE", f"/users/{_part(user)}", type(None))
 
 
@@ -296,7 +335,6 @@ def _presences(statuses: Iterable[answers.StatusAnswer]) -> list[Presence]:
 
 
 def _exists(path: str) -> Ask[bool]:
-    """Whether there is something at this path."""
     return Ask("GET", path, dict[str, Any]).then(lambda _: True).if_missing(value=False)
 
 

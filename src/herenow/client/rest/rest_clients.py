@@ -1,4 +1,4 @@
-"""REST for back ends and scripts: `Rest` blocks, `AsyncRest` does not; both send the requests of `calls`."""
+"""REST clients for back ends and scripts: `Rest` blocks, `AsyncRest` is for asyncio; both send the requests of `calls`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ _requests = RestCalls()
 
 
 class Rest(RestCalls):
-    """`url` is the server's, without `/api/v1`; `token` a JWT or a function that gives one, asked for each request."""
+    """The blocking REST client. `url` is the server's address without `/api/v1`; `token` a JWT, or a function that returns
+    one and is called for each request; `timeout` is in seconds. An `http` client that is passed in is not closed.
+
+    Every method raises `RestError` if the server refuses the request, `Unavailable` if it does not respond.
+
+    `viewer` (service tokens only) reads exactly what that user would get; without it a service token reads the truth.
+    `user` in the setters (service tokens only) acts for that user.
+    """
 
     def __init__(
         self, url: str, token: str | Callable[[], str], *, timeout: float = TIMEOUT, http: httpx2.Client | None = None
@@ -39,11 +46,12 @@ class Rest(RestCalls):
         self.close()
 
     def close(self) -> None:
+        """Close the connections; done by `with`."""
         if self._owned:
             self._http.close()
 
     def ask(self, ask: Ask[T]) -> T:
-        """Raises `RestError` for a refusal, `Unavailable` for a server that does not answer."""
+        """Send a request. Raises `RestError` if the server refuses it, `Unavailable` if it does not respond."""
         token = self._token if isinstance(self._token, str) else self._token()
         with _translated():
             answer = self._http.request(
@@ -65,7 +73,7 @@ class Rest(RestCalls):
 
 
 class AsyncRest(RestCalls):
-    """`Rest` for asyncio; `token` may be an async function too."""
+    """`Rest` for asyncio: the same methods as coroutines. The `token` function may be async."""
 
     def __init__(
         self,
@@ -87,11 +95,12 @@ class AsyncRest(RestCalls):
         await self.close()
 
     async def close(self) -> None:
+        """Close the connections; done by `async with`."""
         if self._owned:
             await self._http.aclose()
 
     async def ask(self, ask: Ask[T]) -> T:
-        """Raises `RestError` for a refusal, `Unavailable` for a server that does not answer."""
+        """Send a request. Raises `RestError` if the server refuses it, `Unavailable` if it does not respond."""
         token = self._token if isinstance(self._token, str) else self._token()
         if inspect.isawaitable(token):
             token = await token

@@ -20,7 +20,7 @@ from herenow.core.shards import shard_of
 from herenow.engines.memory.shard import Shard
 from herenow.errors import ConfigurationError
 from herenow.kit.notifier import Notifier
-from herenow.ports import Batch, Committed, Due, Fenced, Lease, Loaded, LogPart, Offer, Page
+from herenow.ports import Batch, Committed, Due, Fenced, Lease, Loaded, LogPart, LogPosition, Offer, Page
 
 LOG_LIMIT = 2_000
 """Log entries kept per shard: with 16 shards and 1 000 changes per second, a reader may be about 30 s behind."""
@@ -176,8 +176,8 @@ class MemoryEngine:
 
     # Shard logs
 
-    async def heads(self) -> dict[int, int]:
-        return {shard.number: shard.log.head for shard in self._store.shards}
+    async def heads(self) -> dict[int, LogPosition]:
+        return {shard.number: shard.log.position for shard in self._store.shards}
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         until = asyncio.get_running_loop().time() + wait
@@ -192,7 +192,7 @@ class MemoryEngine:
 
     def _new_parts(self, cursors: Mapping[int, int]) -> list[LogPart]:
         shards = self._store.shards
-        behind = [shards[number].log.after(at) for number, at in cursors.items() if shards[number].log.head != at]
+        behind = [shards[number].log.after(at) for number, at in cursors.items()]
         return [part for part in behind if part is not None]
 
     # Fences

@@ -15,7 +15,21 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from herenow.core.record import version_of
-from herenow.ports import Batch, Committed, Conflict, Due, Entry, Fenced, LogPart, Offer, Page, Write, Written
+from herenow.ports import (
+    Batch,
+    Committed,
+    Conflict,
+    Due,
+    Entry,
+    Fenced,
+    LogPart,
+    LogPosition,
+    Offer,
+    Page,
+    Write,
+    Written,
+    continues,
+)
 
 WASTE = 1024  # number of stale entries that is always tolerated: below it, cleaning up costs more than it saves
 RETIRED = 500  # retired epochs remembered: more than can be retired while one call is under way
@@ -76,9 +90,10 @@ class Shard:
         if row is None or row != batch.last:
             return Fenced(row)
         self.fences[batch.epoch] = batch.next
-        return Committed(tuple([self._write(write) for write in batch.writes]), self.settled)
+        tag = f"{batch.epoch}.{batch.next}"
+        return Committed(tuple([self._write(write, tag) for write in batch.writes]), self.settled)
 
-    def _write(self, write: Write) -> Written | Conflict:
+    def _write(self, write: Write, tag: str) -> Written | Conflict:
         user, record = write.user, write.record
         current = self.records.get(user)
         if current != write.expected:
@@ -89,7 +104,7 @@ class Shard:
             self._remove(user)
         self.wakes.set(user, write.wake_at)
         if write.note is not None:
-            self.log.append(user, record, write.note)
+            self.log.append(user, record, write.note, tag)
         return _WRITTEN
 
     def offer(self, offer: Offer) -> None:
@@ -244,33 +259,42 @@ class Wakes:
 class Log:
     """The newest entries of a shard. `head` is the last number assigned."""
 
-    __slots__ = ("_entries", "_shard", "head", "limit")
+    __slots__ = ("_entries", "_shard", "_tag", "head", "limit")
 
     def __init__(self, shard: int, limit: int) -> None:
         self._shard = shard
         self.limit = limit
         self.head = 0
-        self._entries: deque[Entry] = deque(maxlen=limit)
+        self._tag = ""
+        self._entries: deque[tuple[Entry, str]] = deque(maxlen=limit)
+        """Each with the tag of the entry before it."""
 
     def copy(self) -> Log:
         twin = Log(self._shard, self.limit)
         twin.head = self.head
+        twin._tag = self._tag
         twin._entries = self._entries.copy()
         return twin
 
-    def append(self, user: str, record: bytes | None, note: bytes) -> None:
+    @property
+    def position(self) -> LogPosition:
+        return LogPosition(self.head, self._tag)
+
+    def append(self, user: str, record: bytes | None, note: bytes, tag: str) -> None:
         self.head += 1
-        self._entries.append(Entry(self.head, user, record, note))
+        self._entries.append((Entry(self.head, user, record, note), self._tag))
+        self._tag = tag
 
     def after(self, cursor: int) -> LogPart | None:
         asked = self.head - cursor
-        if asked == 0:
+        if asked == 0 and continues(cursor, self._tag):
             return None
-        if asked < 0:
-            return LogPart(self._shard, (), self.head, gap=True)
+        if asked <= 0:
+            return LogPart(self._shard, (), self.position, gap=True)
         latest = list(islice(reversed(self._entries), asked))
         latest.reverse()
-        return LogPart(self._shard, tuple(latest), self.head, gap=len(latest) < asked)
+        gap = len(latest) < asked or not continues(cursor, latest[0][1])
+        return LogPart(self._shard, tuple([entry for entry, _ in latest]), self.position, gap=gap)
 
     def trim(self, keep: int) -> None:
         while len(self._entries) > keep:
@@ -284,3 +308,4 @@ class Log:
         """
         self._entries.clear()
         self.head = max(self.head + 1, now)
+        self._tag = f"u{now}"

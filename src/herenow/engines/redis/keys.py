@@ -3,18 +3,20 @@
 Every key begins with the namespace. All keys of a shard share one hash tag, so they are in one slot and one script may use
 them together. Keys do not expire, are not found by SCAN, and are not built inside Lua.
 
-    {herenow.3}:h        string   the shard's header: "state head next"
+    {herenow.3}:h        string   the shard's header: "state head next tag"
                                     state  u<ms>: unsettled since then · s<ms>: settled, last unsettled at that time ·
                                            ?: data was lost at an unknown time
                                     head   number of the newest log entry
                                     next   earliest wake-up in the shard; "-": none
+                                    tag    "epoch.number" of the batch that wrote the newest log entry
                                   missing: the shard was emptied, so the absence of a record is no evidence (P6)
     {herenow.3}:b:17     hash     a bucket, the records of about 48 users: field → wake-up and body (see `codec`); small
                                   enough for the compact encoding, so that a user costs about 60 bytes
     {herenow.3}:t        hash     tails: field → body, if the body or the id is too long for the compact encoding
     {herenow.3}:w        zset     bucket → earliest wake-up of its users; an entry per user would cost twice the record
     {herenow.3}:l        stream   the log: one stream entry per batch, with fields and values alternating; its id is the
-                                  number of its last log entry, so XREAD can wait for it and gaps show in the numbers
+                                  number of its last log entry, so XREAD can wait for it and gaps show in the numbers. The
+                                  first field is empty; its value is the tag of the batch before and that of this batch
     {herenow.3}:f        hash     fences: epoch → number of its last batch
     {herenow.3}:r        zset     the last few hundred retired epochs: `join` refuses them
     {herenow.3}:u        set      fields whose record is not yet saved in the ledger

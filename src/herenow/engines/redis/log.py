@@ -1,8 +1,10 @@
 """Reading the shard logs: blocking reads that cost nothing while idle, and entry numbers that reveal every gap.
 
-A batch is one stream entry, whose id is the number of the batch's last log entry. Entries were lost or the log restarted
-(P5) if the first entry read does not have the number after the cursor, or if a read times out and the head in the shard's
-header is not the cursor. So a trimmed or rolled-back stream or a dead connection is never mistaken for an idle log.
+A batch is one stream entry, whose id is the number of the batch's last log entry. Entries were lost, the log restarted or
+the store is another branch (P5) if the first entry read does not have the number after the cursor or does not follow its
+tag, or if a read times out and the head in the shard's header is not the cursor. So a trimmed or rolled-back stream,
+a failover that lost writes or a dead connection is never mistaken for an idle log. A new connection may lead to another
+branch: the headers are compared before a read waits on it.
 
 On a single server one read waits for all shards. In a Cluster a command may name one slot only, so each shard has its own
 read. Reads continue in the background between two calls, each on its own connection, which a blocking read occupies.
@@ -21,14 +23,15 @@ from herenow.engines.redis.codec import record_of, user_of
 from herenow.engines.redis.keys import ShardKeys
 from herenow.engines.redis.scripts import script_request
 from herenow.errors import Unavailable
-from herenow.ports import Entry, LogPart
+from herenow.ports import Entry, LogPart, LogPosition, continues
 
 READ_LIMIT = 100  # maximum of batches per shard and blocking read
 ALL_BATCHES = 1_000_000  # maximum of batches per shard after a gap; in effect no limit, as the log is bounded
 RETRY_AFTER = 0.2  # seconds from a failed read to the next attempt
 
 Cursors = dict[int, int]
-Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]  # returns the log head of each given shard that answers
+RawEntries = Sequence[tuple[bytes, list[bytes]]]  # id and alternating fields and values of each stream entry
+Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, LogPosition]]]  # log heads of the given shards that answer
 
 
 class Waiter:
@@ -86,6 +89,7 @@ class Waiter:
             if self._connection is not None:
                 self._connection.close()
             self._server, self._connection = server, await self._dedicated(server)
+            return None
         keys = [self._keys[shard].log for shard in cursors]
         after = [f"{cursor}-0" for cursor in cursors.values()]
         command: Command = ("XREAD", "COUNT", READ_LIMIT, "BLOCK", max(1, round(wait * 1000)), "STREAMS", *keys, *after)
@@ -113,10 +117,10 @@ class Waiter:
         parts: list[LogPart] = []
         for key, raw in reply:
             shard = self._by_key[key]
-            entries = entries_of(raw, cursors[shard])
-            if entries[0].number != cursors[shard] + 1:
+            part = part_of(shard, raw, cursors[shard])
+            if part is None or part.gap:
                 return None
-            parts.append(LogPart(shard, entries, entries[-1].number, gap=False))
+            parts.append(part)
         return parts
 
 
@@ -141,22 +145,25 @@ class Logs:
         while (left := until - asyncio.get_running_loop().time()) > 0:
             parts = await self.wait(cursors, left)
             if parts is None:
-                break
+                parts = await self._read_answering(cursors)
             if parts:
                 return parts
+        return await self._read_answering(cursors)
+
+    async def _read_answering(self, cursors: Mapping[int, int]) -> list[LogPart]:
         answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.unresponsive}
         return await self.read_now(answering or cursors)
 
     async def read_now(self, cursors: Mapping[int, int]) -> list[LogPart]:
         """Read the headers, and the logs whose head is not the cursor, without waiting for new entries."""
         heads = await self._heads(list(cursors))
-        behind = [shard for shard, head in heads.items() if head != cursors[shard]]
+        behind = [s for s, head in heads.items() if head != cursors[s] or not continues(cursors[s], head.tag)]
         requests = [
             script_request(
                 self._keys[shard].slot,
                 "log",
                 [self._keys[shard].header, self._keys[shard].log],
-                [cursors[shard], ALL_BATCHES],
+                [int(cursors[shard]), ALL_BATCHES],
             )
             for shard in behind
         ]
@@ -164,7 +171,7 @@ class Logs:
         answered = set(heads)
         for shard, reply in zip(behind, await self._commands.each(requests), strict=True):
             if isinstance(reply, list):
-                part = _part_of(shard, cursors[shard], int(reply[0]), entries_of(reply[1], cursors[shard]))
+                part = _read_part(shard, cursors[shard], LogPosition(int(reply[0]), reply[1].decode()), reply[2])
                 parts += () if part is None else (part,)
             else:
                 answered.discard(shard)
@@ -203,17 +210,25 @@ class Logs:
         return None if gap else parts
 
 
-def entries_of(raw: Sequence[tuple[bytes, list[bytes]]], after: int) -> tuple[Entry, ...]:
-    """Decoded entries after the cursor `after`, which may be in the middle of a batch."""
+def part_of(shard: int, raw: RawEntries, cursor: int) -> LogPart | None:
+    """Decoded entries after the cursor, which may be in the middle of a batch; None: there are none."""
     entries: list[Entry] = []
-    for name, pairs in raw:
-        number = int(name.partition(b"-")[0]) - len(pairs) // 2
+    follows = False
+    tag = ""
+    for name, (_, tags, *pairs) in raw:
+        before, _, tag = tags.decode().partition(" ")
+        last = int(name.partition(b"-")[0])
+        number = last - len(pairs) // 2
+        if not entries and last > cursor:
+            follows = continues(cursor, before if number == cursor else tag) and number <= cursor
         for field, value in zip(pairs[::2], pairs[1::2], strict=True):
             number += 1
-            if number > after:
+            if number > cursor:
                 body = value[2 + (note := int.from_bytes(value[:2], "big")) :]
                 entries.append(Entry(number, user_of(field, body), record_of(field, body), value[2 : 2 + note]))
-    return tuple(entries)
+    if not entries:
+        return None
+    return LogPart(shard, tuple(entries), LogPosition(entries[-1].number, tag), gap=not follows)
 
 
 def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
@@ -225,10 +240,8 @@ def _retrieve_error(read: asyncio.Task[list[LogPart] | None]) -> None:
         read.exception()  # retrieved here, because perhaps no caller is left that would
 
 
-def _part_of(shard: int, cursor: int, head: int, entries: tuple[Entry, ...]) -> LogPart | None:
-    """The part after `cursor`; None if there is none. `head` and `entries` were read together, later than the header."""
-    if head == cursor:
+def _read_part(shard: int, cursor: int, head: LogPosition, raw: RawEntries) -> LogPart | None:
+    """The part after `cursor`; None if there is none. `head` and `raw` were read together, later than the header."""
+    if head == cursor and continues(cursor, head.tag):
         return None
-    if head < cursor or not entries:
-        return LogPart(shard, (), head, gap=True)
-    return LogPart(shard, entries, entries[-1].number, gap=entries[0].number != cursor + 1)
+    return (part_of(shard, raw, cursor) if head > cursor else None) or LogPart(shard, (), head, gap=True)

@@ -19,7 +19,7 @@ from zlib import crc32
 from herenow.engines.redis.client import Pipeline, Reply, packed
 from herenow.engines.redis.codec import LONGEST, field_of, has_tail, inline, record_of
 from herenow.engines.redis.keys import ShardKeys
-from herenow.ports import Loaded
+from herenow.ports import Loaded, LogPosition
 
 
 class Header:
@@ -29,8 +29,8 @@ class Header:
 
     def __init__(self, raw: Reply) -> None:
         assert raw is None or isinstance(raw, bytes)
-        self.state, head, following = (b"?", b"0", b"-") if raw is None else raw.split(b" ")
-        self.head = int(head)
+        self.state, head, following, *tag = (b"?", b"0", b"-") if raw is None else raw.split(b" ")
+        self.head = LogPosition(int(head), tag[0].decode() if tag else "")
         self.next_at = None if following == b"-" else int(float(following))
 
     @property

@@ -29,7 +29,21 @@ from herenow.engines.redis.script_args import CLEARED, KEPT, SET, Rows, stored, 
 from herenow.engines.redis.scripts import script_request
 from herenow.engines.redis.wakeups import Wakeups
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
-from herenow.ports import Batch, Committed, Conflict, Due, Fenced, Lease, Loaded, LogPart, Offer, Page, Write, Written
+from herenow.ports import (
+    Batch,
+    Committed,
+    Conflict,
+    Due,
+    Fenced,
+    Lease,
+    Loaded,
+    LogPart,
+    LogPosition,
+    Offer,
+    Page,
+    Write,
+    Written,
+)
 
 LOG_LIMIT = 2_000
 """Log entries kept per shard. A node that is further behind gets a gap and must re-read every user that it watches."""
@@ -175,7 +189,7 @@ class RedisEngine:
 
     # Shard logs
 
-    async def heads(self) -> dict[int, int]:
+    async def heads(self) -> dict[int, LogPosition]:
         return await self._heads_of(range(self.shards))
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
@@ -185,7 +199,7 @@ class RedisEngine:
     def unresponsive(self) -> Set[int]:
         return self._logs.unresponsive
 
-    async def _heads_of(self, shards: Sequence[int]) -> dict[int, int]:
+    async def _heads_of(self, shards: Sequence[int]) -> dict[int, LogPosition]:
         return {shard: header.head for shard, header in (await self._wakeups.headers(shards)).items()}
 
     # Fences

@@ -115,7 +115,7 @@ class Connector:
 
 def _check(version: int, encoding: str, *, is_standby: bool) -> None:
     if is_standby:
-        raise Unfit("is a standby in recovery, which cannot be written: name the primary", passing="it is a standby")
+        raise Unfit("is a standby in recovery, which cannot be written: name the primary", temporary="it is a standby")
     if version < OLDEST:
         raise Unfit(f"is PostgreSQL {version}: {OLDEST} or newer is needed")
     if encoding != "UTF8":

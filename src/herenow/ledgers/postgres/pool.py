@@ -26,16 +26,16 @@ T = TypeVar("T")
 URL = "postgresql+asyncpg://"
 """Tells SQLAlchemy only the dialect; `Connector` makes the connections."""
 
-AGAIN = 0.5
+RETRY_EVERY = 0.5
 """Seconds between two attempts to reach an unresponsive server."""
 
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 """Seconds to wait before each retry when the server has no connection left: one of ours may become free."""
 
-GOODBYE = 1.0
+CLOSE_WITHIN = 1.0
 """Seconds for a clean close of a connection."""
 
-SERVERS_PART = 800
+STATEMENT_MS = 800
 """`statement_timeout` of a write, in milliseconds per second of its deadline: the server stops at 80 % of the deadline."""
 
 TRIES = 3
@@ -64,15 +64,15 @@ class Pool:
         """At most `writers` of the `size` connections write at the same time; the others are kept free for reads."""
         self._connect = connect
         self._deadlines = deadlines
-        self._places = asyncio.Semaphore(size)
+        self._slots = asyncio.Semaphore(size)
         self._writing = asyncio.Semaphore(writers)
         self._open: WeakSet[asyncpg.Connection[Any]] = WeakSet()
-        self._under_way: set[asyncio.Task[Any]] = set()
-        self._reach = _Reach()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._breaker = _Breaker()
         self._closed = False
         self._engine = create_async_engine(
             URL,
-            async_creator=self._opened,
+            async_creator=self._open_connection,
             pool_size=size,
             max_overflow=0,
             pool_use_lifo=True,  # under low load, few connections are used
@@ -81,30 +81,30 @@ class Pool:
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run statements without a transaction. Raises `Unavailable` or a driver error."""
-        return await self._to_its_end(self._read(work))
+        return await self._run_shielded(self._read(work))
 
     async def write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
         """Run one transaction. Raises `UnknownOutcome`; or, if nothing was committed, `Unavailable` or a driver error."""
-        return await self._to_its_end(self._write(work, at_length=at_length))
+        return await self._run_shielded(self._write(work, at_length=at_length))
 
     async def close(self) -> None:
         """Wait for running transactions (at most the write deadline), then close all connections."""
         self._closed = True
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=self._deadlines.write)
-        await asyncio.gather(*(leave(each) for each in self._open))
-        if self._under_way:
-            await asyncio.wait(self._under_way)
+        if self._running:
+            await asyncio.wait(self._running, timeout=self._deadlines.write)
+        await asyncio.gather(*(close_connection(each) for each in self._open))
+        if self._running:
+            await asyncio.wait(self._running)
         await self._engine.dispose(close=False)
 
-    async def _to_its_end(self, transaction: Coroutine[Any, Any, T]) -> T:
+    async def _run_shielded(self, transaction: Coroutine[Any, Any, T]) -> T:
         task = asyncio.create_task(transaction, name="ledger")
-        self._under_way.add(task)
+        self._running.add(task)
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._under_way.discard(task)
+        self._running.discard(task)
         if not task.cancelled():
             task.exception()  # marks it as retrieved: the caller may have been cancelled
 
@@ -114,7 +114,7 @@ class Pool:
             return await plain.run_sync(work)
 
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool) -> T:
-        async with self._place(self._writing):
+        async with self._slot(self._writing):
             for tries_left in reversed(range(TRIES)):
                 try:
                     return await self._transact(work, at_length=at_length)
@@ -126,7 +126,7 @@ class Pool:
     async def _transact(self, work: Callable[[Connection], T], *, at_length: bool) -> T:
         deadline = self._deadlines.at_length if at_length else self._deadlines.write
         async with self._connection(deadline) as connection:
-            await connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(deadline * SERVERS_PART)}")
+            await connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(deadline * STATEMENT_MS)}")
             result = await connection.run_sync(work)
             try:
                 await connection.commit()
@@ -136,14 +136,14 @@ class Pool:
 
     @asynccontextmanager
     async def _connection(self, deadline: float) -> AsyncIterator[AsyncConnection]:
-        async with self._place(self._places):
+        async with self._slot(self._slots):
             if self._closed:
                 raise Unavailable("The ledger is closed.")
-            with self._reach.tried(), _Alarm(deadline, self._reach) as alarm:
+            with self._breaker.guard(), _DeadlineGuard(deadline, self._breaker) as deadline_guard:
                 connection = self._engine.connect()
                 await self._start(connection)
                 try:
-                    alarm.watches(_driver(connection))
+                    deadline_guard.watch(_driver(connection))
                     yield connection
                 finally:
                     await connection.close()
@@ -154,7 +154,7 @@ class Pool:
                 await connection.start()
                 return
             except TimeoutError:
-                self._reach.lost()
+                self._breaker.failed()
                 raise
             except FAILURES as error:
                 if pause is None or state_of(error) != NO_CONNECTION_LEFT or not self._open:
@@ -162,87 +162,87 @@ class Pool:
             await asyncio.sleep(pause)
 
     @asynccontextmanager
-    async def _place(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
-        self._reach.check()
+    async def _slot(self, slots: asyncio.Semaphore) -> AsyncIterator[None]:
+        self._breaker.check()
         try:
             async with asyncio.timeout(self._deadlines.read):
-                await places.acquire()
+                await slots.acquire()
         except TimeoutError:
             raise Unavailable("The ledger is busy: its connections are all in use.") from None
         try:
             yield
         finally:
-            places.release()
+            slots.release()
 
-    async def _opened(self, *_arguments: object, **_options: object) -> asyncpg.Connection[Any]:
+    async def _open_connection(self, *_arguments: object, **_options: object) -> asyncpg.Connection[Any]:
         connection = await self._connect()
         self._open.add(connection)
         return connection
 
 
-class _Reach:
+class _Breaker:
     """A circuit breaker for an unresponsive server (error responses do not open it). While it is open, one call at a time
-    may try the server, at most once per `AGAIN` seconds; other calls fail at once instead of waiting for their deadline."""
+    may try the server, at most once per `RETRY_EVERY` seconds; other calls fail at once instead of at their deadline."""
 
     def __init__(self) -> None:
-        self._silent = False
+        self._is_open = False
         self._trying = False
-        self._resting = False
-        self._losses = 0
+        self._backing_off = False
+        self._failures = 0
 
     def check(self) -> None:
-        if self._silent and (self._trying or self._resting):
+        if self._is_open and (self._trying or self._backing_off):
             raise Unavailable("The ledger cannot be used: it does not answer.")
 
     @contextmanager
-    def tried(self) -> Iterator[None]:
-        """Wrap a use of the server. If `lost` is not called meanwhile, the server has answered, and the breaker closes."""
+    def guard(self) -> Iterator[None]:
+        """Wrap a use of the server. If `failed` is not called meanwhile, the server has answered, and the breaker closes."""
         self.check()
-        if not self._silent:
+        if not self._is_open:
             yield
             return
-        losses, self._trying = self._losses, True
+        failures, self._trying = self._failures, True
         try:
             yield
         finally:
             self._trying = False
-            self._silent = self._losses != losses
+            self._is_open = self._failures != failures
 
-    def lost(self) -> None:
-        self._silent = True
-        self._losses += 1
-        if not self._resting:
-            self._resting = True
-            asyncio.get_running_loop().call_later(AGAIN, self._rested)
+    def failed(self) -> None:
+        self._is_open = True
+        self._failures += 1
+        if not self._backing_off:
+            self._backing_off = True
+            asyncio.get_running_loop().call_later(RETRY_EVERY, self._end_back_off)
 
-    def _rested(self) -> None:
-        self._resting = False
+    def _end_back_off(self) -> None:
+        self._backing_off = False
 
 
-class _Alarm:
+class _DeadlineGuard:
     """Drops a connection when its deadline passes; the resulting driver error is raised as `TimeoutError`."""
 
-    def __init__(self, seconds: float, reach: _Reach) -> None:
+    def __init__(self, seconds: float, breaker: _Breaker) -> None:
         self._seconds = seconds
-        self._reach = reach
+        self._breaker = breaker
         self._timer: asyncio.TimerHandle | None = None
-        self._rang = False
+        self._expired = False
 
-    def __enter__(self) -> _Alarm:
+    def __enter__(self) -> _DeadlineGuard:
         return self
 
-    def watches(self, connection: asyncpg.Connection[Any]) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._ring, connection)
+    def watch(self, connection: asyncpg.Connection[Any]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._expire, connection)
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._rang and isinstance(error, FAILURES):
+        if self._expired and isinstance(error, FAILURES):
             raise TimeoutError(f"no answer within {self._seconds:g} s") from error
 
-    def _ring(self, connection: asyncpg.Connection[Any]) -> None:
-        self._rang = True
-        self._reach.lost()
+    def _expire(self, connection: asyncpg.Connection[Any]) -> None:
+        self._expired = True
+        self._breaker.failed()
         connection.terminate()
 
 
@@ -260,7 +260,7 @@ def _refuse_closed(_connection: object, record: PoolProxiedConnection, _proxy: o
         raise DisconnectionError
 
 
-async def leave(connection: asyncpg.Connection[Any]) -> None:
+async def close_connection(connection: asyncpg.Connection[Any]) -> None:
     with suppress(*FAILURES):
-        await connection.close(timeout=GOODBYE)
+        await connection.close(timeout=CLOSE_WITHIN)
     connection.terminate()

@@ -18,12 +18,12 @@ from herenow.ledgers.postgres.postgres_url import PostgresUrl
 
 
 class Unfit(Exception):  # noqa: N818 - reads as what it is
-    """The server answers, but cannot hold a ledger. `why` completes the sentence "The ledger …". `passing` is the reason for
-    clients if the condition may be temporary; None if the operator must fix it."""
+    """The server answers, but cannot hold a ledger. `why` completes the sentence "The ledger …". `temporary` is the reason
+    for clients if the condition may be temporary; None if the operator must fix it."""
 
-    def __init__(self, why: str, *, passing: str | None = None) -> None:
+    def __init__(self, why: str, *, temporary: str | None = None) -> None:
         super().__init__(why)
-        self.passing = passing
+        self.temporary = temporary
 
 
 Failure: TypeAlias = DBAPIError | asyncpg.PostgresError | asyncpg.InterfaceError | OSError | Unfit
@@ -32,9 +32,9 @@ Failure: TypeAlias = DBAPIError | asyncpg.PostgresError | asyncpg.InterfaceError
 FAILURES = (DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, Unfit)
 
 OURS = ("0A", "21", "22", "23", "26", "2F", "34", "38", "39", "42", "44")
-"""SQLSTATE classes that only a bug of ours causes, except for `PASSING`."""
+"""SQLSTATE classes that only a bug of ours causes, except for `TEMPORARY`."""
 
-PASSING = {"0A000", "42501", "42P01", "42703", "42P10"}
+TEMPORARY = {"0A000", "42501", "42P01", "42703", "42P10"}
 """SQLSTATEs for revoked rights or changed tables, for example while a backup is restored."""
 
 READ_ONLY = "25006"
@@ -54,7 +54,7 @@ TO_FIX = {
 
 LOST = "the connection was lost"
 OTHERWISE = "its tables are not as they were"
-PLAIN = {
+REASONS = {
     "08": LOST,
     "28": "it does not let us in",
     "3D000": "it is not there",
@@ -76,23 +76,23 @@ PLAIN = {
 
 def while_running(error: Failure) -> HerenowError | Failure:
     state = state_of(error)
-    if state[:2] in OURS and state not in PASSING:
+    if state[:2] in OURS and state not in TEMPORARY:
         return error
-    return Unavailable(f"The ledger cannot be used: {_plain(error)}.")
+    return Unavailable(f"The ledger cannot be used: {_reason(error)}.")
 
 
 def at_open(error: Failure, url: PostgresUrl) -> HerenowError | Failure:
     if isinstance(error, Unfit):
-        kind = ConfigurationError if error.passing is None else Unavailable
+        kind = ConfigurationError if error.temporary is None else Unavailable
         return kind(f"The ledger {url} {error}.")
     advice = TO_FIX.get(state_of(error))
     if advice is not None:
-        return ConfigurationError(f"The ledger {url} {advice} ({words(error)}).")
+        return ConfigurationError(f"The ledger {url} {advice} ({error_text(error)}).")
     explained = while_running(error)
     if explained is error:
         return error
-    plain, said = _plain(error), words(error)
-    return Unavailable(f"The ledger {url} cannot be used: {plain if plain == said else f'{plain} ({said})'}.")
+    reason, text = _reason(error), error_text(error)
+    return Unavailable(f"The ledger {url} cannot be used: {reason if reason == text else f'{reason} ({text})'}.")
 
 
 def may_be_repeated(error: Failure) -> bool:
@@ -105,29 +105,29 @@ def state_of(error: BaseException) -> str:
     return getattr(_driver(error), "sqlstate", None) or ""
 
 
-def words(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The error text of the server or the operating system, in one line and without a full stop."""
     driver = _driver(error)
     if isinstance(driver, TimeoutError):
         return "it did not answer in time"
     if isinstance(driver, OSError):
-        return _of_the_system(driver)
+        return _system_error_text(driver)
     return " ".join(str(driver.args[0] if driver.args else driver).split()).rstrip(".")
 
 
-def _plain(error: Failure) -> str:
+def _reason(error: Failure) -> str:
     """A reason that clients may see."""
     state = state_of(error)
     if isinstance(_driver(error), OSError):
-        return words(error)
+        return error_text(error)
     if isinstance(error, Unfit):
-        return error.passing or "it is not as it was"
+        return error.temporary or "it is not as it was"
     if not state:
         return LOST
-    return PLAIN.get(state) or PLAIN.get(state[:2]) or f"it refuses ({state})"
+    return REASONS.get(state) or REASONS.get(state[:2]) or f"it refuses ({state})"
 
 
-def _of_the_system(error: OSError) -> str:
+def _system_error_text(error: OSError) -> str:
     if isinstance(error, socket.gaierror) or not error.errno:
         return error.strerror or " ".join(str(error).split()) or LOST
     return os.strerror(error.errno)

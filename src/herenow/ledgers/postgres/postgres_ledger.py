@@ -20,7 +20,7 @@ from herenow.ledgers.postgres.connector import Connector, PostgresSession
 from herenow.ledgers.postgres.pool import URL, Deadlines, Pool
 from herenow.ledgers.postgres.postgres_diagnostics import Diagnostics, diagnose
 from herenow.ledgers.postgres.postgres_dialect import PostgresDialect
-from herenow.ledgers.postgres.postgres_errors import FAILURES, at_open, while_running, words
+from herenow.ledgers.postgres.postgres_errors import FAILURES, at_open, error_text, while_running
 from herenow.ledgers.postgres.postgres_process_lock import PostgresProcessLock
 from herenow.ledgers.postgres.postgres_url import PostgresUrl
 from herenow.ledgers.postgres.schema_check import check_rights, make_schema, revision
@@ -60,7 +60,7 @@ class PostgresLedger(SqlLedger):
         self._pool: Pool | None = None
         self._run = PostgresProcessLock(url, self._connector)
         self._history = ""
-        self._said = ""
+        self._logged_error = ""
 
     async def open(self) -> None:
         if self._pool is not None:
@@ -69,7 +69,7 @@ class PostgresLedger(SqlLedger):
         try:
             with self._at_open():
                 await self._check_revision(await self._pool.read(revision))
-                self._id, self._history = await self._pool.read(self._first_look)
+                self._id, self._history = await self._pool.read(self._read_identity)
         except BaseException:
             await self.close()
             raise
@@ -81,22 +81,22 @@ class PostgresLedger(SqlLedger):
             await pool.close()
 
     async def schema(self) -> tuple[str | None, str]:
-        async with self._apart(LOOK) as connection:
+        async with self._separate_connection(LOOK) as connection:
             return await connection.run_sync(revision), NEWEST
 
     async def found_id(self) -> str | None:
-        async with self._apart(LOOK) as connection:
+        async with self._separate_connection(LOOK) as connection:
             if await connection.run_sync(revision) is None:
                 return None
             return await connection.run_sync(read_id)
 
     async def migrate(self) -> None:
-        async with self._apart() as connection:
-            await _migrated(connection, if_empty=False)
+        async with self._separate_connection() as connection:
+            await _migrate(connection, if_empty=False)
 
     async def diagnose(self) -> Diagnostics:
         """For `herenow doctor`. Reads only, and works without `open`."""
-        async with self._apart(LOOK) as connection:
+        async with self._separate_connection(LOOK) as connection:
             return await connection.run_sync(diagnose, self._url)
 
     # Runs: with the memory engine, only one process may use the ledger
@@ -108,16 +108,16 @@ class PostgresLedger(SqlLedger):
         return await super().close_runs()
 
     async def stamp_run(self, run: str, at: int) -> None:
-        await self._answered(self._run.keep())
+        await self._translate_errors(self._run.keep())
         await super().stamp_run(run, at)
 
     # The change table
 
     async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
-        told, cursor, history = await self._read(lambda c: (*self._changes.after(c, after, limit), _session(c).history))
-        return (told, cursor) if history == self._history else await self._begin_anew()
+        rows, cursor, history = await self._read(lambda c: (*self._changes.after(c, after, limit), _session(c).history))
+        return (rows, cursor) if history == self._history else await self._restart_cursor()
 
-    async def _begin_anew(self) -> tuple[list[LedgerChange], int]:
+    async def _restart_cursor(self) -> tuple[list[LedgerChange], int]:
         """Restart the cursor after the history id changed. The changes since then are unknown, so report `everything`."""
         head, id_, history = await self._read(lambda c: (self._changes.head(c), read_id(c), _session(c).history))
         if id_ != self._id:
@@ -126,36 +126,36 @@ class PostgresLedger(SqlLedger):
         return [LedgerChange("everything", "", "")], head
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        return await self._answered(self._opened().read(work))
+        return await self._translate_errors(self._open_pool().read(work))
 
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        return await self._answered(self._opened().write(work, at_length=at_length))
+        return await self._translate_errors(self._open_pool().write(work, at_length=at_length))
 
-    def _opened(self) -> Pool:
+    def _open_pool(self) -> Pool:
         if self._pool is None:
             raise Unavailable("The ledger is not open.")
         return self._pool
 
-    async def _answered(self, answer: Awaitable[T]) -> T:
+    async def _translate_errors(self, answer: Awaitable[T]) -> T:
         try:
             result = await answer
         except FAILURES as error:
             explained = while_running(error)
             if explained is error:
                 raise
-            self._log(words(error))
+            self._log(error_text(error))
             raise explained from error
         except UnknownOutcome as error:
-            self._log(words(error.__cause__ or error))
+            self._log(error_text(error.__cause__ or error))
             raise
-        self._said = ""
+        self._logged_error = ""
         return result
 
-    def _log(self, said: str) -> None:
+    def _log(self, text: str) -> None:
         """Log the server's error text, once until a call succeeds or the text changes."""
-        if said != self._said:
-            self._said = said
-            log.warning("ledger.refuses", error=said)
+        if text != self._logged_error:
+            self._logged_error = text
+            log.warning("ledger.refuses", error=text)
 
     @contextmanager
     def _at_open(self) -> Iterator[None]:
@@ -169,8 +169,8 @@ class PostgresLedger(SqlLedger):
 
     async def _check_revision(self, found: str | None) -> None:
         if found is None:
-            async with self._apart() as connection:
-                found = await _migrated(connection, if_empty=True)
+            async with self._separate_connection() as connection:
+                found = await _migrate(connection, if_empty=True)
         if found < NEWEST:  # revisions are numbered
             raise ConfigurationError(
                 f"The ledger {self._url} has schema {found!r}, and this herenow needs {NEWEST!r}: "
@@ -179,12 +179,12 @@ class PostgresLedger(SqlLedger):
         if found > NEWEST:
             raise revisions.unknown(found)
 
-    def _first_look(self, connection: Connection) -> tuple[str, str]:
+    def _read_identity(self, connection: Connection) -> tuple[str, str]:
         check_rights(connection, self._url)
         return read_id(connection), _session(connection).history
 
     @asynccontextmanager
-    async def _apart(self, deadline: float | None = None) -> AsyncIterator[AsyncConnection]:
+    async def _separate_connection(self, deadline: float | None = None) -> AsyncIterator[AsyncConnection]:
         """A connection outside of the pool, dropped after `deadline` seconds; None (for migrations): no deadline."""
         connector = Connector(self._url, MIGRATING)
 
@@ -200,7 +200,7 @@ class PostgresLedger(SqlLedger):
                 yield connection
 
 
-async def _migrated(connection: AsyncConnection, *, if_empty: bool) -> str:
+async def _migrate(connection: AsyncConnection, *, if_empty: bool) -> str:
     """Create or upgrade the tables, in one transaction that locks out other processes; `if_empty`: only if there are none
     yet. Return the revision afterwards."""
     async with revisions.exclusive():

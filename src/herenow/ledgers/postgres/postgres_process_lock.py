@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.postgres.connector import CONNECT, Connector, PostgresSession
-from herenow.ledgers.postgres.pool import leave
+from herenow.ledgers.postgres.pool import close_connection
 from herenow.ledgers.postgres.postgres_dialect import LOCKS, RUNNING
 from herenow.ledgers.postgres.postgres_url import PostgresUrl
 
@@ -35,7 +35,7 @@ class PostgresProcessLock:
     async def end(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            await leave(session)
+            await close_connection(session)
 
     async def _take(self) -> bool:
         if self._session is not None and not self._session.is_closed():
@@ -47,7 +47,7 @@ class PostgresProcessLock:
             session.terminate()
             raise
         if not taken:
-            await leave(session)
+            await close_connection(session)
             return False
         self._session = session
         return True

@@ -48,7 +48,7 @@ class BlocksAndPreferences:
         this = and_(blocks.c.blocker == bindparam("by"), blocks.c.blocked == bindparam("whom"), _in_force())
         self._unblock = delete(blocks).where(this).returning(blocks.c.blocker)
         self._lift = update(blocks).values(lifted_at=bindparam("since")).where(this).returning(blocks.c.blocker)
-        self._forget = delete(blocks).where(
+        self._forget_lifted = delete(blocks).where(
             blocks.c.lifted_at.is_not(None),
             or_(
                 and_(blocks.c.blocker == bindparam("who"), ~blocks.c.blocked.in_(_hidden())),
@@ -72,7 +72,7 @@ class BlocksAndPreferences:
         if after != before:
             connection.execute(self._set_preferences, rows([(user, *_columns(after))]))
             if before.visibility is Visibility.NOBODY and after.visibility is not Visibility.NOBODY:
-                connection.execute(self._forget, {"who": user})
+                connection.execute(self._forget_lifted, {"who": user})
         return after, after != before
 
     def blocked(self, connection: Connection, user: str) -> list[str]:
@@ -98,9 +98,11 @@ def _between(dialect: Dialect) -> CompoundSelect[Any]:
     """Blocks in both directions between `viewer` and each user of the batch: two primary key look-ups per user."""
     other = dialect.batch(blocks.c.blocked)
     viewer = bindparam("viewer", type_=blocks.c.blocker.type)
-    placed = select(*blocks.c).join(other, and_(blocks.c.blocker == viewer, blocks.c.blocked == other.c.blocked))
-    met = select(*blocks.c).join(other, and_(blocks.c.blocker == other.c.blocked, blocks.c.blocked == viewer))
-    return union_all(placed, met)
+    by_viewer = select(*blocks.c).join(other, and_(blocks.c.blocker == viewer, blocks.c.blocked == other.c.blocked))
+    against_viewer = select(*blocks.c).join(
+        other, and_(blocks.c.blocker == other.c.blocked, blocks.c.blocked == viewer)
+    )
+    return union_all(by_viewer, against_viewer)
 
 
 def _hidden() -> Select[Any]:

@@ -16,11 +16,11 @@ from herenow.ports import LedgerChange
 
 class ChangeTable:
     def __init__(self, dialect: Dialect) -> None:
-        told = (changes.c.kind, changes.c.a, changes.c.b)
-        self._tell = insert(changes).from_select([column.name for column in told], select(dialect.batch(*told)))
+        columns = (changes.c.kind, changes.c.a, changes.c.b)
+        self._insert = insert(changes).from_select([column.name for column in columns], select(dialect.batch(*columns)))
         self._dialect = dialect
         self._after = dialect.query(
-            select(changes.c.id, *told)
+            select(changes.c.id, *columns)
             .where(changes.c.id > bindparam("after"))
             .order_by(changes.c.id)
             .limit(bindparam("most"))
@@ -31,9 +31,9 @@ class ChangeTable:
         """Must be the first statement of a transaction that adds changes: rows become visible in the order of their ids."""
         self._dialect.lock(LockKind.CHANGING, connection)
 
-    def tell(self, connection: Connection, told: Sequence[LedgerChange]) -> None:
-        if told:
-            connection.execute(self._tell, rows((change.kind, change.a, change.b) for change in told))
+    def add(self, connection: Connection, added: Sequence[LedgerChange]) -> None:
+        if added:
+            connection.execute(self._insert, rows((change.kind, change.a, change.b) for change in added))
 
     def head(self, connection: Connection) -> int:
         return self._dialect.newest_change(connection)

@@ -28,7 +28,7 @@ class LockKind(Enum):
     """A lock held until the end of the transaction. Only databases with concurrent writers need it."""
 
     CHANGING = auto()
-    """Exclusive, for transactions that add to the change table. What they read stays true until they commit, and their rows
+    """Exclusive, for transactions that add to the change table. Their reads stay true until they commit, and their rows
     become visible in the order of their ids, so that a reader with a cursor misses none."""
     SAVING = auto()
     """Shared, for transactions that save user data; excludes `ERASING`."""

@@ -73,7 +73,7 @@ class Edges:
         """Write the rows; return how many edges changed and the rows to add to the change table."""
         count = 0
         changes: dict[LedgerChange, None] = {}
-        for kind, edges in _last_wish(asked).items():
+        for kind, edges in _last_rows(asked).items():
             changed = self._kinds[kind].write(connection, edges)
             count += len(changed)
             changes.update(dict.fromkeys(_change(kind, edge) for edge in changed))
@@ -98,15 +98,15 @@ class _Kind:
         return [*_changed(connection, self._put, put), *_changed(connection, self._remove, gone)]
 
 
-def _last_wish(asked: Iterable[RelationRow]) -> dict[str, dict[Edge, RelationRow]]:
+def _last_rows(asked: Iterable[RelationRow]) -> dict[str, dict[Edge, RelationRow]]:
     """Kind → edge → the last row about that edge. Edges are in key order: neighbours are on the same database page."""
-    wishes: dict[str, dict[Edge, RelationRow]] = {"follow": {}, "contact": {}, "room": {}}
+    last: dict[str, dict[Edge, RelationRow]] = {"follow": {}, "contact": {}, "room": {}}
     for row in asked:
-        if row.kind not in wishes:
-            raise ValueError(f"{row.kind!r} is no kind of relation: allowed are {', '.join(wishes)}")
+        if row.kind not in last:
+            raise ValueError(f"{row.kind!r} is no kind of relation: allowed are {', '.join(last)}")
         if row.a != row.b or row.kind == "room":
-            wishes[row.kind][_edge(row)] = row
-    return {kind: dict(sorted(edges.items(), key=_by_edge)) for kind, edges in wishes.items() if edges}
+            last[row.kind][_edge(row)] = row
+    return {kind: dict(sorted(edges.items(), key=_by_edge)) for kind, edges in last.items() if edges}
 
 
 def _by_edge(item: tuple[Edge, RelationRow]) -> Edge:

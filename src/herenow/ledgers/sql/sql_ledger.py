@@ -79,8 +79,8 @@ class SqlLedger(ABC):
 
         def change(connection: Connection) -> T:
             self._changes.lock(connection)
-            result, told = work(connection)
-            self._changes.tell(connection, told)
+            result, added = work(connection)
+            self._changes.add(connection, added)
             return result
 
         return await self._write(change, at_length=at_length)
@@ -213,27 +213,27 @@ class SqlLedger(ABC):
 
     async def block(self, row: BlockRow) -> bool:
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
-            return _told(row.blocker, row.blocked, self._visibility.block(connection, row))
+            return _relation_change(row.blocker, row.blocked, self._visibility.block(connection, row))
 
         return await self._change(work)
 
     async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
-            return _told(blocker, blocked, self._visibility.unblock(connection, blocker, blocked, lifted_at))
+            return _relation_change(blocker, blocked, self._visibility.unblock(connection, blocker, blocked, lifted_at))
 
         return await self._change(work)
 
     async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
     ) -> LedgerFacts:
-        asked, among, whose = tuple(others), frozenset(others), frozenset(users)
+        asked, among, wanted = tuple(others), frozenset(others), frozenset(users)
 
         def work(connection: Connection) -> LedgerFacts:
             return LedgerFacts(
                 self._edges.between(connection, user, asked, now) if asked and related else (),
                 self._visibility.blocks(connection, user, among) if among else (),
                 self._edges.share_rooms(connection, user, among) if among and rooms else frozenset(),
-                self._visibility.preferences(connection, whose) if whose else {},
+                self._visibility.preferences(connection, wanted) if wanted else {},
             )
 
         return await self._read(work)
@@ -241,9 +241,9 @@ class SqlLedger(ABC):
     # The change table
 
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
-        noted = tuple(changes)
-        if noted:
-            await self._change(lambda _: (None, noted))
+        added = tuple(changes)
+        if added:
+            await self._change(lambda _: (None, added))
 
     async def changes_head(self) -> int:
         return await self._read(self._changes.head)
@@ -255,7 +255,7 @@ class SqlLedger(ABC):
         await self._write(lambda c: self._changes.forget(c, before))
 
 
-def _told(a: str, b: str, changed: bool) -> tuple[bool, list[LedgerChange]]:  # noqa: FBT001 - it is the answer
+def _relation_change(a: str, b: str, changed: bool) -> tuple[bool, list[LedgerChange]]:  # noqa: FBT001 - it is the answer
     return changed, [LedgerChange("relation", a, b)] if changed else []
 
 

@@ -69,7 +69,7 @@ class Voids:
         self._forget_marks = delete(open_marks).where(
             open_marks.c.run.in_(select(runs.c.run)), open_marks.c.user == user
         )
-        self._forget_rest = tuple(delete(table).where(table.c.user == user) for table in ERASED)
+        self._forget_rows = tuple(delete(table).where(table.c.user == user) for table in ERASED)
         self._of = select(voids).where(voids.c.user == user)
         self._walk = (
             select(voids)
@@ -89,17 +89,17 @@ class Voids:
         """Store the row and delete all other data about the user. Return the rows for the change table."""
         user = {"of_user": void.user}
         self.put(connection, void)
-        told: dict[LedgerChange, None] = {LedgerChange("void", void.user, ""): None}
+        changes: dict[LedgerChange, None] = {LedgerChange("void", void.user, ""): None}
         for statement in self._forget_edges:
             for a, b in connection.execute(statement, user):
-                told[LedgerChange("relation", min(a, b), max(a, b))] = None
+                changes[LedgerChange("relation", min(a, b), max(a, b))] = None
         for (room,) in connection.execute(self._forget_rooms, user):
-            told[LedgerChange("member", room, void.user)] = None
-        told[LedgerChange("preferences", void.user, "")] = None
+            changes[LedgerChange("member", room, void.user)] = None
+        changes[LedgerChange("preferences", void.user, "")] = None
         connection.execute(self._forget_marks, user)
-        for gone in self._forget_rest:
+        for gone in self._forget_rows:
             connection.execute(gone, user)
-        return list(told)
+        return list(changes)
 
     def walk(self, connection: Connection, after: str, limit: int) -> list[Void]:
         return [Void(*row) for row in connection.execute(self._walk, {"after": after, "most": limit})]

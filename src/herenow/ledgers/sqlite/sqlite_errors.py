@@ -36,14 +36,14 @@ TO_FIX = {
 def while_running(error: Exception) -> Exception:
     if isinstance(error, OURS):
         return error
-    return Unavailable(f"The ledger cannot be used: {_said(error)}.")
+    return Unavailable(f"The ledger cannot be used: {_text(error)}.")
 
 
 def at_open(error: Exception, path: Path | None) -> Exception:
     advice = TO_FIX.get(_code(error))
     if advice is None:
         return while_running(error)
-    return ConfigurationError(f"The ledger {path} {advice.format(path=path)} ({_said(error)}).")
+    return ConfigurationError(f"The ledger {path} {advice.format(path=path)} ({_text(error)}).")
 
 
 def is_locked(error: Exception) -> bool:
@@ -56,7 +56,7 @@ def _code(error: Exception) -> int:
     return code & 0xFF
 
 
-def _said(error: Exception) -> str:
+def _text(error: Exception) -> str:
     return str(_driver(error))
 
 

@@ -51,7 +51,7 @@ class SqliteLedger(SqlLedger):
         self._busy_timeout = busy_timeout
         self._writer: WorkerThreads | None = None
         self._readers: WorkerThreads | None = None
-        self._in_vain = 0
+        self._lock_timeouts = 0
         self._run = None if self._path is None else SqliteProcessLock(self._path)
 
     async def open(self) -> None:
@@ -63,7 +63,7 @@ class SqliteLedger(SqlLedger):
         self._writer = WorkerThreads(self._engine(1, wal=True), 1, "herenow-ledger-writer")
         self._readers = self._writer if self._path is None else self._reader_threads()
         try:
-            self._id = await self._on(self._writer, self._alone(_prepare), self._at_open)
+            self._id = await self._run_on(self._writer, self._exclusively(_prepare), self._at_open)
         except BaseException:
             await self.close()
             raise
@@ -85,10 +85,10 @@ class SqliteLedger(SqlLedger):
     async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
     ) -> LedgerFacts:
-        asked, whose = tuple(others), tuple(users)
+        asked, wanted = tuple(others), tuple(users)
 
         def work(connection: Connection) -> LedgerFacts:
-            found = pair_facts(connection, user, asked, whose, now, related=related)
+            found = pair_facts(connection, user, asked, wanted, now, related=related)
             relations, blocks, preferences = found
             mates = self._edges.share_rooms(connection, user, asked) if asked and rooms else frozenset[str]()
             return LedgerFacts(relations, blocks, mates, preferences)
@@ -100,26 +100,26 @@ class SqliteLedger(SqlLedger):
         if self._writer is None and (self._path is None or not self._path.exists()):
             return None, NEWEST
         async with self._any_threads() as threads:
-            return await self._on(threads, self._revision, self._at_open), NEWEST
+            return await self._run_on(threads, self._revision, self._at_open), NEWEST
 
     async def found_id(self) -> str | None:
         if (await self.schema())[0] is None:
             return None
         async with self._any_threads() as threads:
-            return await self._on(threads, read_id, self._at_open)
+            return await self._run_on(threads, read_id, self._at_open)
 
     async def migrate(self) -> None:
         self._check_place()
         async with self._any_threads() as threads:
-            await self._on(threads, self._alone(revisions.upgrade), self._at_open)
+            await self._run_on(threads, self._exclusively(revisions.upgrade), self._at_open)
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        return await self._on(self._readers, work, while_running, together=True)
+        return await self._run_on(self._readers, work, while_running, together=True)
 
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        return await self._on(self._writer, self._alone(work), while_running)
+        return await self._run_on(self._writer, self._exclusively(work), while_running)
 
-    async def _on(
+    async def _run_on(
         self,
         threads: WorkerThreads | None,
         work: Callable[[Connection], T],
@@ -137,22 +137,22 @@ class SqliteLedger(SqlLedger):
                 raise
             raise explained from error
 
-    def _alone(self, work: Callable[[Connection], T]) -> Callable[[Connection], T]:
+    def _exclusively(self, work: Callable[[Connection], T]) -> Callable[[Connection], T]:
         """Wrap `work`: take the write lock first, so that it cannot fail for the lock half-way. If a write ahead in the
         queue times out waiting for the lock, all writes queued by then fail too, instead of waiting one time-out each."""
-        asked = self._in_vain
+        asked = self._lock_timeouts
 
-        def alone(connection: Connection) -> T:
-            if asked != self._in_vain:
+        def exclusive(connection: Connection) -> T:
+            if asked != self._lock_timeouts:
                 raise Unavailable("The ledger is locked by another process.")
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             except DBAPIError as error:
-                self._in_vain += is_locked(error)
+                self._lock_timeouts += is_locked(error)
                 raise
             return work(connection)
 
-        return alone
+        return exclusive
 
     def _at_open(self, error: Exception) -> Exception:
         return at_open(error, self._path)

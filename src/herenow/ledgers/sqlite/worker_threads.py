@@ -32,28 +32,28 @@ PATIENCE = 0.02
 """Seconds that a batch waits for an earlier one to complete. That one may contain a slow query; there are other threads."""
 
 
-REST = 0.003
+SPACING = 0.003
 """Minimum seconds between two batches. When many clients connect at once, each is a loop iteration of its own; this puts
 their queries into one batch. A query after a longer pause is not delayed."""
 
 
 class _Question:
-    __slots__ = ("given_up", "work")
+    __slots__ = ("cancelled", "work")
 
     def __init__(self, work: Callable[[Connection], Any]) -> None:
         self.work = work
-        self.given_up = False
+        self.cancelled = False
         """The caller was cancelled; do not run the query."""
 
 
 class WorkerThreads:
     def __init__(self, engine: Engine, threads: int, name: str) -> None:
         self._engine = engine
-        self._threads = ThreadPool(threads, name, self._let_go)
-        self._kept = local()
+        self._threads = ThreadPool(threads, name, self._drop_connection)
+        self._local = local()
         """Each thread's connection for `ask`."""
         self._questions: Batcher[_Question, Any] = Batcher(
-            self._hop, name, most=TOGETHER, spacing=REST, patience=PATIENCE
+            self._run_batch, name, most=TOGETHER, spacing=SPACING, patience=PATIENCE
         )
         self._closed = False
 
@@ -65,7 +65,7 @@ class WorkerThreads:
         def transact() -> T | None:
             return None if done.cancelled() else self._transact(work)
 
-        self._threads.do(transact, partial(_tell, done))
+        self._threads.do(transact, partial(_resolve, done))
         return await done
 
     async def ask(self, work: Callable[[Connection], T]) -> T:
@@ -75,7 +75,7 @@ class WorkerThreads:
         try:
             answer: T = await self._questions.ask(question)
         except asyncio.CancelledError:
-            question.given_up = True
+            question.cancelled = True
             raise
         return answer
 
@@ -85,7 +85,7 @@ class WorkerThreads:
         await self._questions.finish()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ending = ThreadPool(1, "herenow-ledger-end", _nothing)  # joins the other threads, which would block the loop
-        ending.do(self._end, partial(_tell, done))
+        ending.do(self._end, partial(_resolve, done))
         await done
         ending.close()
 
@@ -93,40 +93,40 @@ class WorkerThreads:
         if self._closed:
             raise Unavailable("The ledger is closed.")
 
-    async def _hop(self, together: tuple[_Question, ...]) -> Answers[_Question, Any]:
+    async def _run_batch(self, batch: tuple[_Question, ...]) -> Answers[_Question, Any]:
         done: asyncio.Future[Answers[_Question, Any]] = asyncio.get_running_loop().create_future()
-        self._threads.do(partial(self._answer, together), partial(_tell, done))
+        self._threads.do(partial(self._answer, batch), partial(_resolve, done))
         try:
             return await done
         except Exception as error:  # noqa: BLE001 - no connection: the whole batch fails
-            return dict.fromkeys(together, error)
+            return dict.fromkeys(batch, error)
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
         with self._engine.begin() as connection:
             return work(connection)
 
-    def _answer(self, together: tuple[_Question, ...]) -> Answers[_Question, Any]:
+    def _answer(self, batch: tuple[_Question, ...]) -> Answers[_Question, Any]:
         """Run a batch; return the result or exception of each query. Cancelled queries are skipped."""
-        if all(question.given_up for question in together):
-            return dict.fromkeys(together)
+        if all(question.cancelled for question in batch):
+            return dict.fromkeys(batch)
         connection = self._connection()
-        answers = {question: _tried(question, connection) for question in together}
+        answers = {question: _result_of(question, connection) for question in batch}
         if any(isinstance(answer, Exception) for answer in answers.values()):
-            self._let_go()  # the connection may be broken
+            self._drop_connection()  # the connection may be broken
         elif connection.in_transaction():
             connection.rollback()  # the next batch must not read an old snapshot
         return answers
 
     def _connection(self) -> Connection:
-        connection: Connection | None = getattr(self._kept, "connection", None)
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._kept.connection = self._engine.connect()
+            connection = self._local.connection = self._engine.connect()
         return connection
 
-    def _let_go(self) -> None:
-        connection: Connection | None = getattr(self._kept, "connection", None)
+    def _drop_connection(self) -> None:
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is not None:
-            self._kept.connection = None
+            self._local.connection = None
             connection.close()
 
     def _end(self) -> None:
@@ -138,18 +138,18 @@ def _nothing() -> None:
     pass
 
 
-def _tried(question: _Question, connection: Connection) -> object:
+def _result_of(question: _Question, connection: Connection) -> object:
     """The result, or the exception to raise in the caller."""
     try:
-        return None if question.given_up else question.work(connection)
+        return None if question.cancelled else question.work(connection)
     except Exception as error:  # noqa: BLE001 - handed on
         return error
 
 
-def _tell(asker: asyncio.Future[Any], answer: object, error: BaseException | None) -> None:
-    if asker.done():
+def _resolve(future: asyncio.Future[Any], answer: object, error: BaseException | None) -> None:
+    if future.done():
         return  # the caller was cancelled
     if error is None:
-        asker.set_result(answer)
+        future.set_result(answer)
     else:
-        asker.set_exception(error)
+        future.set_exception(error)

@@ -1,8 +1,8 @@
 """Cluster: this node among the others on the same store.
 
-`lease` proves that this node lives and finds dead ones, `log_reader` follows what others commit, `shard_recovery` gives
-back what a shard lost, `reaper` decides due users, `node_messages` carries direct messages. `Cluster` is the face of this
-package; its attributes are the verbs that other parts use.
+`lease` shows that this node is alive and finds dead ones, `log_reader` follows the commits of others, `shard_recovery` gives
+records back to a shard that lost data, `reaper` decides due users, `node_messages` has direct messages. `Cluster` is the
+face of this package.
 """
 
 from __future__ import annotations
@@ -24,17 +24,14 @@ from herenow.node.cluster.staleness import Staleness
 from herenow.node.cluster.user_counts import UserCounts
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
-from herenow.node.people import Person
 from herenow.node.records import Records
 from herenow.node.sessions import Sessions
 
 __all__ = ["Cluster", "NodeMessages"]
 
-RENEW_AGAIN = 0.5
-"""Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
-
-READ_AGAIN = 0.2
-"""Seconds after which a log that could not be read is tried again."""
+RENEW_AGAIN = 0.5  # seconds until a failed renewal is retried: several times before the lease expires
+READ_AGAIN = 0.2  # seconds until the logs are read again after an error
+PROBE = 0.5  # seconds between two attempts to write to a shard that could not be written
 
 log = structlog.get_logger(__name__)
 
@@ -62,69 +59,54 @@ class Cluster:
         self.lease = LeaseKeeper(context, self.sweep, staleness, self._begin_epoch)
         self.assignment = ReaperAssignment(context, self.messages)
         self.reaper = Reaper(context, records, self.assignment)
-        records.subscribe_store(self)
+        self.take_lease = self.lease.start
+        self.end_lease = self.lease.end
         self.bury = self.lease.bury
+        self.leave = self.assignment.leave
         self.listen = self.log_reader.listen
 
-    # Calls of `records`
-
-    def on_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        self.recovery.report_loss(shard, row, asked)
-
-    def on_remote_change(self, person: Person) -> None:
-        self.log_reader.on_remote_change(person)
-
-    # Life
-
-    async def take_lease(self) -> None:
-        await self.lease.start()
+        # Calls of `records`
+        self.on_loss = self.recovery.report_loss
+        self.on_writable = records.assert_held
+        self.on_remote_change = self.log_reader.on_remote_change
+        records.subscribe_store(self)
 
     async def start(self) -> None:
-        """Follow the log from now on, count users, recover shards that are not whole."""
+        """Read the logs from now on, count users, join the recovery of unsettled shards."""
         await self.log_reader.start()
         await self.count_users()
         await self.recovery.start()
 
     def run(self) -> None:
-        """Start the periodic tasks."""
         every, third = self._context.tasks.every, self._context.settings.node_lease / 3
         every(third, self.lease.keep, "lease", after_failure=RENEW_AGAIN)
         every(third, self._check_store, "check")
+        every(PROBE, self._probe_failing, "probe")
         every(0, self._follow_log, "tail")
         every(self._context.reaping.poll, self.reaper.run, "reaper")
         every(third, self.assignment.tell, "shares")
         every(0, self.messages.receive, "mail")
 
-    async def leave(self) -> None:
-        """The other nodes need not wait for this one."""
-        await self.assignment.leave()
-
-    async def end_lease(self) -> None:
-        """Call when everything is committed; this node may not decide any more."""
-        await self.lease.end()
-
     async def count_users(self) -> None:
-        """Call about once a second."""
         await self.counts.keep(self.log_reader.cursors)
 
     @property
     def others(self) -> list[Other]:
-        """The other nodes on this store, as last seen."""
         return self.lease.others
 
     @property
     def lease_trouble(self) -> str | None:
-        """What the store said instead of renewing the lease; None: it renewed."""
+        """Error of the last renewal; None: it succeeded."""
         return self.lease.trouble
 
     @property
     def log_trouble(self) -> str | None:
-        """What the last read of the logs said instead of an answer; None: it answered."""
+        """Error of the last read of the logs; None: it succeeded."""
         return self.log_reader.trouble
 
     @property
     def log_behind(self) -> int:
-        """Entries of all logs that had not been read at the last check."""
+        """Unread entries of all logs at the last check."""
         return self.log_reader.behind
 
     @property
@@ -136,16 +118,21 @@ class Cluster:
         self._on_epoch(self._context.authority.epoch)
         self._sessions.assert_again()
         self._records.retry_waiting()
+        self._context.tasks.spawn(self.log_reader.verify_all(), "verify")
 
     async def _check_store(self) -> None:
-        """Find what goes wrong without an error: a log that is silent though it grows, a shard that lost writes. The second
-        is checked also where the first cannot be."""
+        """Find failures without an error: log entries that do not arrive, and a shard that lost writes."""
         try:
             await self.log_reader.check()
         except Unavailable as error:
             self._context.metrics.engine_errors += 1
             log.warning("check.failed", error=str(error))
         await self._records.verify_recent()
+
+    async def _probe_failing(self) -> None:
+        """Find out which shards can be written again. Sends nothing while none fails."""
+        failing = tuple(self._context.authority.outages.failing)
+        await asyncio.gather(*map(self._records.probe, failing), return_exceptions=True)
 
     async def _follow_log(self) -> None:
         try:

@@ -1,8 +1,7 @@
-"""A walk over all records, for sessions whose holder is no more.
+"""Finds the sessions of dead nodes by a walk over all records, and moves them into grace.
 
-No index per node is paid for: nodes die rarely, and a walk over a million records takes five seconds, over five millions
-half a minute. One walk serves all dead epochs that are known when it begins. What it finds is decided through the one
-door, so a user who came back meanwhile is left alone.
+There is no index of sessions per node, because nodes die rarely: a walk over a million records takes five seconds, over five
+million half a minute. One walk serves all epochs that are dead when it begins.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ from herenow.node.context import Context
 from herenow.node.records import Records, pages
 from herenow.ports import Lease
 
-REMEMBER = 1_000
-"""Epochs whose last renewal is remembered: many more than there are nodes, and the oldest give way."""
-
-TOGETHER = 200
-"""Users decided at a time: enough for a batch, few enough that others get their turn."""
+REMEMBER = 1_000  # epochs in `_renewed`: many more than there are nodes
+TOGETHER = 200  # users decided at a time: enough for a batch, few enough not to delay others
 
 log = structlog.get_logger(__name__)
 
@@ -35,20 +31,18 @@ class DeadNodeSweep:
         self._people = context.people
         self._engine = context.engine
         self._records = records
-        self._swept: dict[str, set[int]] = {}
-        """Epoch → shards where nothing of it is left, while others are still to be done."""
+        self._swept: dict[str, set[int]] = {}  # epoch → shards that are done, while others are left
         self._renewed: Lru[str, int] = Lru(REMEMBER)
-        """Epoch → its last renewal that we saw, should the store lose its row."""
+        """Epoch → its last known renewal, in case the store loses its lease row."""
 
     def saw(self, leases: Iterable[Lease]) -> None:
-        """As they stand now."""
+        """Remember the last renewals."""
         for lease in leases:
             self._renewed.put(lease.epoch, lease.renewed_at)
 
     async def retire(self, dead: Mapping[str, int]) -> None:
-        """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more. A shard that is
-        away keeps nobody in the others. Raises `Unavailable` when something is left, after it has done what it could;
-        asked again, it goes to what is left alone."""
+        """Delete the fences of dead epochs (→ last renewal), then move their sessions into grace. Raises `Unavailable` if
+        shards did not answer, after the others are done; the next call does only what is left."""
         swept = self._swept = {epoch: self._swept.get(epoch, set()) for epoch in dead}
         left = {
             shard: {epoch: at for epoch, at in dead.items() if shard not in swept[epoch]}
@@ -77,8 +71,8 @@ class DeadNodeSweep:
         await self._lose(dead, [user async for user, holders in self._holders(shard) if holders & dead.keys()])
 
     async def orphans(self, shard: int) -> None:
-        """After a shard lost its memory: sessions in it whose holder has no living row. The rows are read last: whoever
-        has committed something had one before. Where the row is lost too, they lived until its last renewal that we saw."""
+        """Call after data loss: retires epochs that have sessions in the shard and no live lease. Leases are read after the
+        records, because a node has a lease before it commits. Evidence of life is the last renewal seen here."""
         found = [(user, holders) async for user, holders in self._holders(shard)]
         alive = {lease.epoch for lease in await read_within(self._engine.leases()) if not lease.dead}
         orphaned = {epoch: self._renewed.get(epoch, 0) for _, holders in found for epoch in sorted(holders - alive)}
@@ -87,7 +81,7 @@ class DeadNodeSweep:
         await self._lose(orphaned, [user for user, holders in found if holders & orphaned.keys()])
 
     async def own(self, shard: int, epoch: str) -> None:
-        """After a shard lost its memory: sessions in it under our epoch that we do not hold."""
+        """Call after data loss: decides users that have sessions under our epoch which this node does not hold."""
         users = [user async for user, holders in self._holders(shard, epoch) if epoch in holders]
         await self._all(self._records.wait_decided, [user for user in users if not self._holds_all(user, epoch)])
 
@@ -103,7 +97,7 @@ class DeadNodeSweep:
         await self._all(lambda user: self._records.apply(user, edit), users)
 
     async def _all(self, decide: Callable[[str], Awaitable[object]], users: Sequence[str]) -> None:
-        """Somebody who cannot be decided, for whatever reason, keeps nobody behind them from it."""
+        """Decide all users, also if some fail; then raise `Unavailable` if one did."""
         failed: Unavailable | None = None
         for start in range(0, len(users), TOGETHER):
             part = users[start : start + TOGETHER]
@@ -111,7 +105,7 @@ class DeadNodeSweep:
                 if isinstance(result, Unavailable | UnknownOutcome):
                     failed = Unavailable(str(result))
                 elif isinstance(result, Exception):
-                    log.warning("sweep.undecided", error=repr(result))  # `decide` has told it at length
+                    log.warning("sweep.undecided", error=repr(result))  # the decider has logged the details
                     failed = Unavailable(f"somebody could not be decided: {result!r}")
                 elif isinstance(result, BaseException):
                     raise result
@@ -119,7 +113,7 @@ class DeadNodeSweep:
             raise failed
 
     async def _holders(self, shard: int, epoch: str | None = None) -> AsyncIterator[tuple[str, set[str]]]:
-        """Of those who may be held under this epoch, or of all."""
+        """(user, epochs of its live sessions); with `epoch`, only records that may contain it."""
         async for part in pages(self._engine, [shard], epoch):
             for user, presence in part:
                 holders = {s.holder for s in presence.sessions if s.live and s.holder != UNLEASED}

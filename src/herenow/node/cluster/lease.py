@@ -1,22 +1,20 @@
-"""This node's sign of life to the others, and its watch over theirs.
+"""Renews this node's lease, and finds dead nodes by theirs.
 
-One row per node, whatever it holds: a random epoch and a counter that is raised every third of `node_lease`. A node is
-dead when one observer has seen its counter stand still for a whole lease and the third between two renewals, on its own
-monotonic clock, through unbroken successful reads, and has marked it by compare-and-set: no clock of two machines is ever
-compared. If more than half of the nodes stand still it is the store that was away, and everybody gets one more lease.
+One row per node: a random epoch and a counter that is raised every third of `node_lease`. A node is dead when an observer
+has seen the same counter for four thirds of a lease, on its own monotonic clock and in reads without a failure between
+them, and has marked the row by compare-and-set; clocks of two machines are never compared. If the counters of more than
+half of the nodes do not move, the store was probably away: all get one more lease.
 
-Who marked a node retires it: first its fence in every shard, so that nothing of it can be committed any more, then a
-walk brings its sessions into grace, with its last renewal as evidence of life. A node that finds itself marked takes a
-new epoch and asserts what it holds under that one. A node whose row is gone sooner than anybody could have marked and
-retired it knows that the store has lost it, and puts it back: what is offered to the store under its epoch stays right.
-Its counter goes on from where it stood, since the next store may be one that still has the row. If it was wrong after all
-(others retired it in a store from which it was cut off), a shard refuses it, and it takes a new epoch.
+The observer that marked a node retires it: it deletes its fence in every shard, then a walk moves its sessions into grace,
+with the last renewal as evidence of life. A node that finds itself marked takes a new epoch and commits its sessions under
+it. If a node's row is missing sooner than another one could have marked and retired it, it puts the row back: the store
+has lost it. The counter continues, in case a failover brings the old row back. If the node was wrong (it was retired in a
+store from which it was cut off), a shard refuses its epoch, and it takes a new one.
 
-A node that tried to renew and holds no lease decides nothing, so that what it shows may be wrong, and says so. Who merely
-slept past its lease is not called that: its first try tells.
+After a failed renewal without a lease, all views are stale. A node that was merely suspended is not stale before it tried.
 
-The rows also say what time it is for the others (see `clock`): who starts, or comes back, takes the time of those who are
-there, also when the store's clock was set a while ago and they are still on their way to it.
+The rows also have the cluster's time (`kit/clock`): a node that starts or returns takes it from the live nodes, which may
+still be adjusting to a store clock that was changed.
 """
 
 from __future__ import annotations
@@ -35,9 +33,11 @@ from herenow.node.context import Context
 from herenow.ports import Lease
 
 STILL = 1.33
-"""Leases for which a counter must be seen to stand still. A node is cut off up to a third of a lease after the last renewal
-that others saw, and from then on has a whole one. A hair less than four thirds: looks come every third, and the fourth is
-not to be missed by one."""
+"""Leases without a move of the counter until a node is dead. A node may be cut off a third of a lease after the last
+renewal that others saw, and then has a whole lease. Slightly less than 4/3, so that the fourth read is not just missed."""
+
+LATE = 2.5
+"""Leases after which a late node is no longer waited for, should no node be able to mark it dead."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,20 +45,15 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class _Observed:
     counter: int
-    since: float
-    """Monotonic time at which we first saw this counter in an unbroken row of reads."""
+    since: float  # monotonic time of the first read with this counter, without a failed read since
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another node, as this one sees it."""
-
     epoch: str
-    dead: bool
-    """Marked, and not yet retired."""
+    dead: bool  # marked dead, and not retired yet
     still_for: float | None
-    """Seconds for which its counter has not been seen to move; a third of a lease is nothing. None: we do not know, because
-    the store was away in between."""
+    """Seconds without a move of its counter; a third of a lease is normal. None: unknown, because a read failed."""
 
 
 class LeaseKeeper:
@@ -77,22 +72,17 @@ class LeaseKeeper:
         self._counter = 0
         self._observed: dict[str, _Observed] = {}
         self._marked: dict[str, float] = {}
-        """Dead rows we saw, with the monotonic time at which we first did."""
+        """Epochs of dead rows → monotonic time at which this node first saw them dead."""
         self._mine: set[str] = set()
-        """Those among them that we tried to mark: ours to retire, whatever became of the answer."""
+        """Dead epochs that this node tried to mark: it retires them, also if the attempt got no answer."""
         self._extra_until = 0.0
         self._observed_at = float("-inf")
-        self._granted_at = 0
-        """The store's time of the last renewal it took."""
-        self._announced = True
-        """What we hold has been asserted, or is being asserted, under the present epoch."""
-        self._to_retire: dict[str, int] = {}
-        """Dead epochs that the next walk is for, and their last renewals."""
-        self._retiring: dict[str, int] = {}
-        """Those that the walk under way is for."""
+        self._granted_at = 0  # store time of the last successful renewal
+        self._announced = True  # False: `on_new_epoch` must be called after the first renewal under this epoch
+        self._to_retire: dict[str, int] = {}  # dead epochs for the next walk → last renewal
+        self._retiring: dict[str, int] = {}  # the same for the walk that is running
         self._leases: list[Lease] = []
-        self.trouble: str | None = None
-        """What the store said instead of renewing; None: it renewed."""
+        self.trouble: str | None = None  # error of the last `keep`; None: it succeeded
 
     async def start(self) -> None:
         self._clock.start_at(await self._cluster_time())
@@ -100,7 +90,7 @@ class LeaseKeeper:
             raise Unavailable("the store did not take this node's lease")
 
     async def keep(self) -> None:
-        """Once every third of the lease."""
+        """Renew the lease and check those of others. Call every third of a lease."""
         if self._authority.left:
             return
         try:
@@ -112,7 +102,9 @@ class LeaseKeeper:
             self._granted_at = store_time
             await self._observe(await read_within(self._engine.leases()))
         except (Unavailable, UnknownOutcome) as error:
-            self._observed.clear()  # what we see next is not an unbroken row of reads
+            self._observed.clear()  # observations must have no failed read in between
+            for shard in range(self._engine.shards):
+                self._authority.outages.on_failure(shard)
             self._metrics.engine_errors += 1
             self.trouble = str(error)
             self._say_whether_we_decide()
@@ -129,7 +121,6 @@ class LeaseKeeper:
 
     @property
     def others(self) -> list[Other]:
-        """As we last saw them."""
         now = self._clock.monotonic()
         seen = [(lease, self._observed.get(lease.epoch)) for lease in self._leases]
         return [
@@ -139,8 +130,8 @@ class LeaseKeeper:
         ]
 
     async def bury(self, epochs: Collection[str]) -> None:
-        """Somebody who cannot err says that the processes that wrote under these epochs have ended: nobody need wait until
-        their leases do. Where the store is away, the usual way finds them."""
+        """Mark and retire epochs of processes that, as the supervisor knows, have ended. If the store is away, the usual
+        checks find them later."""
         try:
             for lease in await read_within(self._engine.leases()):
                 if lease.epoch in epochs and lease.epoch != self._authority.epoch and not lease.dead:
@@ -151,15 +142,15 @@ class LeaseKeeper:
             self._begin_to_retire()
 
     async def end(self) -> None:
-        """Last act of a node that stops, after all its commits are acknowledged: nobody need look for it."""
-        self._authority.left = True  # whatever is refused from now on was not lost
+        """Retire our own epoch and drop the lease. Call last when a node stops, after all commits are acknowledged."""
+        self._authority.left = True  # a refusal from now on is no data loss
         epoch = self._authority.epoch
         for shard in range(self._engine.shards):
             await write_within(self._engine.retire(shard, epoch))
         await write_within(self._engine.drop_lease(epoch))
 
     async def _cluster_time(self) -> int:
-        """The store's time, unless those who are there have another."""
+        """The time of the live nodes, by their lease rows; the store's time if there are none."""
         rows = {lease.epoch: lease for lease in await self._living()}
         if not rows:
             return await read_within(self._engine.store_time())
@@ -169,7 +160,7 @@ class LeaseKeeper:
             return max(store_time, latest)
         await asyncio.sleep(self._node_lease / 3 + 1)
         moved = [row for row in await self._living() if row.epoch in rows and row != rows[row.epoch]]
-        if not moved:  # all that is there was left behind
+        if not moved:  # no row is renewed: their nodes have ended
             return await read_within(self._engine.store_time())
         return max(lease.renewed_at for lease in moved)
 
@@ -196,8 +187,8 @@ class LeaseKeeper:
         return granted
 
     def _cannot_be_dead(self, store_time: int) -> bool:
-        """Is it sooner than a lease since our row last moved, by our clock and by the store's? Ours may have stood still
-        with the whole machine, and the store's may be another's since a failover."""
+        """True if the last renewal is less than a lease ago by both clocks: ours may have stopped with the machine, and the
+        store's may differ after a failover."""
         since = self._clock.monotonic() - self._authority.renewed
         return max(since, abs(store_time - self._granted_at) / 1000) < self._node_lease
 
@@ -218,7 +209,7 @@ class LeaseKeeper:
         await self._renew(begins=True)
 
     async def _leave_behind(self, epoch: str) -> None:
-        """Whoever marked us does the same; where our row is merely gone, nobody else would."""
+        """Retire our old epoch in all shards. If our row was lost and not marked dead, no other node does it."""
         for shard in range(self._engine.shards):
             try:
                 await write_within(self._engine.retire(shard, epoch))
@@ -228,7 +219,7 @@ class LeaseKeeper:
     async def _observe(self, leases: list[Lease]) -> None:
         now = self._clock.monotonic()
         if now - self._observed_at > self._node_lease * 2 / 3:
-            self._observed.clear()  # we were stopped ourselves, and perhaps all of us were
+            self._observed.clear()  # this process was suspended, perhaps with all others
         self._observed_at = now
         self._leases = leases
         self._sweep.saw(leases)
@@ -243,6 +234,8 @@ class LeaseKeeper:
         stood = [now - self._observed[lease.epoch].since for lease in alive]
         still = [lease for lease, how_long in zip(alive, stood, strict=True) if how_long >= self._node_lease * STILL]
         quiet = sum(how_long > self._node_lease / 2 for how_long in stood)
+        if any(self._node_lease / 2 < how_long < self._node_lease * LATE for how_long in stood):
+            self._authority.outages.hold_ends()
         try:
             for lease in still if self._may_mark(len(still), quiet, len(alive) + 1, now) else ():
                 await self._mark(lease)
@@ -256,11 +249,11 @@ class LeaseKeeper:
             log.warning("node.dead", epoch=lease.epoch)
             self._retire(lease)
         else:
-            self._mine.discard(lease.epoch)  # somebody else's, or alive after all
+            self._mine.discard(lease.epoch)  # another node marked it, or it is alive
 
     def _may_mark(self, still: int, quiet: int, nodes: int, now: float) -> bool:
-        """When more than half of the nodes stand still, it is rather the store that was away: one more lease for all.
-        Who has missed one renewal counts too: of those who stopped together, some are seen to stand still a look later."""
+        """False, for one more lease, if more than half of the nodes missed a renewal: then the store was probably away.
+        `quiet` includes nodes that missed only one, since nodes that stop together are not all found in the same read."""
         if not still or quiet * 2 <= nodes:
             self._extra_until = 0.0
             return True
@@ -269,7 +262,8 @@ class LeaseKeeper:
         return now >= self._extra_until
 
     def _take_over(self, dead: list[Lease], now: float) -> None:
-        """Marked rows that are still there: we could not retire ours, or whoever marked it died while retiring it."""
+        """Retire dead rows that are still there: those marked by this node, and others after two leases, because the node
+        that marked them may have died."""
         self._marked = {lease.epoch: self._marked.get(lease.epoch, now) for lease in dead}
         self._mine &= self._marked.keys()
         for lease in dead:
@@ -281,7 +275,7 @@ class LeaseKeeper:
             self._to_retire[lease.epoch] = lease.renewed_at
 
     def _begin_to_retire(self) -> None:
-        """All of them together, for each walk goes over everybody; those that are found during one, after it."""
+        """Start one walk for all epochs to retire, unless one is running; it calls this again at its end."""
         if self._to_retire and not self._retiring:
             self._retiring, self._to_retire = self._to_retire, {}
             self._tasks.spawn(self._retired(self._retiring), "retire")
@@ -292,7 +286,7 @@ class LeaseKeeper:
             for epoch in dead:
                 await write_within(self._engine.drop_lease(epoch))
         except (Unavailable, UnknownOutcome) as error:
-            log.warning("retire.failed", epochs=list(dead), error=str(error))  # their rows stay: taken over again
+            log.warning("retire.failed", epochs=list(dead), error=str(error))  # the rows stay, so `_take_over` retries
         finally:
             self._retiring = {}
             self._begin_to_retire()

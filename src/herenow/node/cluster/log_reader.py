@@ -1,9 +1,11 @@
 """The shard logs are this node's inbox: what others committed, in order, without holes.
 
 To follow somebody is purely local: be in `People`, be read once, and let versions decide between what was read and what
-comes by the log. Nothing is registered anywhere, so nothing can be lost in a failover. An unbroken tail is equality; a
-gap in the numbers means: ask whether the shard still has what we wrote, and read again whom we know. A log whose numbers
-went back means that the shard lost its memory.
+comes by the log. Nothing is registered anywhere, so nothing can be lost in a failover. A log is named by number and tag:
+where both continue, nothing was missed. A gap in the numbers, or another tag at our cursor (the store lost writes and went
+on from an earlier entry), makes the shard unverified: its views are stale until we have asked whether it still has what we
+wrote, and have read again what we hold and watch. So does a new epoch of this node, since nothing tells any more whether the
+writes of the old one are still there. A log whose numbers went back means that the shard lost data.
 
 What the log says of somebody whose session stands here, but not there, is decided before it is shown: a node that was
 away for a while asserts its sessions first.
@@ -12,19 +14,21 @@ away for a while asserts its sessions first.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import structlog
 
 from herenow.core.record import UnknownFormat
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.deadline import DEADLINE, read_within
+from herenow.kit.retry import Backoff, retry
 from herenow.node.cluster.staleness import Staleness, StaleReason
 from herenow.node.cluster.user_counts import UserCounts
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
 from herenow.node.people import Person
 from herenow.node.records import PART, Records
-from herenow.ports import Entry, LogPart
+from herenow.ports import Entry, LogPart, LogPosition, continues
 
 WAIT = 1.0
 """Seconds a read of the logs waits for something new."""
@@ -34,6 +38,9 @@ DEAF = 3.0
 
 STOPPED = 1.0
 """Seconds between two looks at the time from which we take it that this process was stopped or overwhelmed."""
+
+VERIFY_AGAIN = 0.5
+"""Seconds after which a shard that could not be read again is tried again."""
 
 log = structlog.get_logger(__name__)
 
@@ -50,8 +57,8 @@ class LogReader:
         self._delivery = delivery
         self._counts = counts
         self._staleness = staleness
-        self._cursors: dict[int, int] = {}
-        self._seen_heads: dict[int, int] = {}
+        self._cursors: dict[int, LogPosition] = {}
+        self._seen_heads: dict[int, LogPosition] = {}
         self._heard_at = self._listened_at = float("-inf")
         self._silent_since: dict[int, float] = {}
         self._deaf: set[int] = set()
@@ -124,10 +131,11 @@ class LogReader:
         before, self._seen_heads = self._seen_heads, heads
         self.behind = sum(max(0, head - self._cursors[shard]) for shard, head in heads.items())
         for shard, head in heads.items():
-            if head < cursors[shard] or self._cursors[shard] < before.get(shard, 0):
+            other = head == cursors[shard] and not continues(cursors[shard], head.tag)
+            if other or head < cursors[shard] or self._cursors[shard] < before.get(shard, 0):
                 await self._take(LogPart(shard, (), head, gap=True), cursors[shard], asked)
 
-    async def _take(self, part: LogPart, cursor: int, asked: float) -> None:
+    async def _take(self, part: LogPart, cursor: LogPosition, asked: float) -> None:
         """`cursor` is the one that was asked with, at the time `asked`, and what the answer is compared with: ours may have
         moved meanwhile, by entries that came after the answer was given, and a log behind those has lost nothing.
 
@@ -143,19 +151,28 @@ class LogReader:
             self._metrics.log_gaps += 1
             log.warning("log.gap", shard=shard, head=part.head, cursor=cursor)
             self._records.hold_drops(shard)
-            await self._close_gap(shard)
+            await self._verify(shard)
             if self._cursors[shard] != cursor:
                 return
         for entry in part.entries:
             self._apply(shard, entry)
         self._cursors[shard] = part.head
 
-    async def _close_gap(self, shard: int) -> None:
+    async def verify_all(self) -> None:
+        """Call after this node took a new epoch: read every shard again, until that has succeeded."""
+        self._staleness.mark_stale(self._staleness.shards, StaleReason.UNVERIFIED)
+        for shard in self._staleness.shards:
+            await retry(partial(self._verify, shard), Backoff(VERIFY_AGAIN))
+
+    async def _verify(self, shard: int) -> None:
+        """Its views are stale until this has succeeded."""
+        self._staleness.mark_stale([shard], StaleReason.UNVERIFIED)
         try:
             await self._records.verify(shard)
         except (Unavailable, UnknownOutcome):
-            pass  # away, or lost: then it heals, and is read again after that
+            pass  # away, or lost: then it is recovered, and read again after that
         await self.read_again(shard)
+        self._staleness.clear([shard], StaleReason.UNVERIFIED)
 
     def _apply(self, shard: int, entry: Entry) -> None:
         self._counts.count(shard, entry)

@@ -1,7 +1,5 @@
-"""Messages between nodes: best effort, in no order. Each part registers the kinds it handles.
-
-Nothing may depend on a message: what it tells must become known in another way, only later.
-"""
+"""Messages between nodes: best effort, in no order. Each part registers the kinds it handles. Nothing may depend on a
+message: its content must become known in another way, too, only later."""
 
 from __future__ import annotations
 
@@ -18,11 +16,8 @@ from herenow.errors import Unavailable
 from herenow.kit.deadline import DEADLINE, read_within, write_within
 from herenow.ports import Engine
 
-LISTEN = 1.0
-"""Seconds for which one call waits for messages."""
-
-LISTEN_AGAIN = 0.2
-"""Seconds after which a store that was unreachable is asked again."""
+LISTEN = 1.0  # seconds for which one call waits for messages
+LISTEN_AGAIN = 0.2  # seconds until the next attempt if the store is unreachable
 
 Message = TypeVar("Message", bound=msgspec.Struct)
 
@@ -32,20 +27,19 @@ class NodeMessages:
         self._engine = engine
         self._handlers: dict[type[msgspec.Struct], Callable[[Any], None]] = {}
         self._decoder: msgspec.json.Decoder[msgspec.Struct] | None = None
-        self.origin = token_urlsafe(6)
-        """Names this process as the sender, so that it can ignore its own messages."""
+        self.origin = token_urlsafe(6)  # id of this process as the sender, to ignore its own messages
 
     def handle(self, kind: type[Message], handler: Callable[[Message], None]) -> None:
-        """Call `handler` with every message of this kind, a msgspec struct with a tag. Own messages come back, too."""
+        """Call `handler` with every message of this kind, a struct with a tag. Own messages come back, too."""
         self._handlers[kind] = handler
         self._decoder = None
 
     async def send(self, message: msgspec.Struct) -> None:
-        """To all nodes. Raises `Unavailable` or `UnknownOutcome`."""
+        """Send to all nodes. Raises `Unavailable` or `UnknownOutcome`."""
         await write_within(self._engine.send(msgspec.json.encode(message)))
 
     async def receive(self) -> None:
-        """Wait for messages and hand them over; called again and again."""
+        """Wait for messages up to `LISTEN` seconds and call their handlers. Call in a loop."""
         try:
             messages = await read_within(self._engine.receive(LISTEN), LISTEN + DEADLINE)
         except Unavailable:

@@ -1,9 +1,9 @@
-"""Who is due? The store's wake-ups come back as users to decide; the core finds out what for.
+"""Decides due users.
 
-A due user stays due until somebody commits, so a reaper that dies or stalls loses nothing, and of two at once one finds
-the record already changed. Which shards are ours first is said by `shares`. The reaper sleeps until the next wake-up it
-knows of, at most `poll`: wake-ups committed by others meanwhile are found then, so nobody is later than that. It asks for
-many shards at once, also for those that are not ours: the answer also tells which shards have lost something.
+A due user stays due until its record is committed: a reaper that dies loses nothing, and of two reapers one gets a
+conflict. `reaper_assignment` says how long to leave a shard to others. The reaper sleeps until the next known wake-up, at
+most `poll` seconds, since other nodes commit new ones. It reads all shards, also those of others: the answer shows which
+shards lost data.
 """
 
 from __future__ import annotations
@@ -38,13 +38,12 @@ class Reaper:
         self._reaping: set[int] = set()
 
     async def run(self) -> None:
-        """For ever."""
         while True:
             await self._sleep(await self.look())
 
     async def look(self) -> float:
-        """Look at all shards once; answers how many seconds nobody else will be due. Whoever is due is decided shard by
-        shard: one that is slow delays no other."""
+        """Read the due users of all shards once, and decide them in a task per shard. Returns the seconds until the next
+        read."""
         rest = self._poll
         try:
             for delay, shards in self._assignment.delays():
@@ -56,7 +55,7 @@ class Reaper:
         return rest
 
     async def _look_at(self, shards: list[int], delay: int) -> float:
-        """Those of which the same is ours: what is due since `delay` milliseconds."""
+        """Decide users that have been due for `delay` ms; returns as `look`."""
         now, asked = self._until(delay), self._context.clock.monotonic()
         found = await read_within(self._context.engine.due(shards, now, self._batch))
         for shard, due in found.items():
@@ -71,14 +70,14 @@ class Reaper:
         return max(SHORTEST, (min(coming) - now) / 1000) if coming else self._poll
 
     async def _reap(self, shard: int, due: Due, delay: int) -> None:
-        """Decide everybody who is due, in portions."""
+        """Decide the due users of a shard, batch by batch, until none is left."""
         before: tuple[str, ...] = ()
         in_vain = 0
         try:
             while due.users and self._context.authority.may_decide(shard):
                 in_vain = in_vain + 1 if due.users == before else 0
                 if in_vain > 1:
-                    await self._sleep(self._poll)  # they stay due: look again, but not at once
+                    await self._sleep(self._poll)  # decided twice and still due: retry later
                     break
                 if not await self._decide_all(due, afresh=in_vain > 0):
                     await self._sleep(self._poll)
@@ -92,11 +91,11 @@ class Reaper:
             self._reaping.discard(shard)
 
     def _until(self, delay: int) -> int:
-        """Nobody is due at the beginning of time."""
+        """Wake-ups up to this time count; 0 for `NEVER`, at which no user is due."""
         return 0 if delay == NEVER else self._context.clock.now() - delay
 
     async def _decide_all(self, due: Due, *, afresh: bool) -> bool:
-        """`afresh`: the store says that something is due, and by what we know nothing is: read it again."""
+        """`afresh`: read the records again, because they are still due after a decision from the known ones."""
         decided = await self._records.decide_all(due.users, afresh=afresh)
         now = self._context.clock.now()
         for wake in due.wakes:

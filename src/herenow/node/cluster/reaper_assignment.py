@@ -1,13 +1,11 @@
-"""Which shards are ours to reap, and how long do we leave those of others to them?
+"""Divides the shards among reapers: for each shard, how long this node leaves due users to others.
 
-Whoever reaps says so to all, every third of a lease; whoever has not been heard for a lease is forgotten. For each shard
-those who reap it stand in an order that all of them can compute (rendezvous hashing: nobody's coming or going moves more
-than its own share; dedicated reapers stand before nodes that also serve). The first takes what is due at once. The second
-takes what is due and still there `LATE` later, the others after twice that: so a reaper that died, hangs or cannot keep up
-is helped long before anybody knows that it is dead, and a mode still ends within a second of its time.
+Each reaper announces itself every third of a lease, and is forgotten after a lease without a message. The reapers of a shard
+have an order that each can compute: dedicated reapers first, then by rendezvous hashing, so that a reaper that comes or goes
+moves only its own share. The first decides due users at once, the second those that are still due `LATE` later, the others
+after twice that. So the work of a dead or slow reaper is done within a second.
 
-All of this only spares the store double work. Messages may be lost, and two nodes may both believe to be first: whoever is
-due stays due until somebody commits, and two reapers yield one change (P4).
+This only saves double work. Messages may be lost and two nodes may both be first: two reapers yield one change (P4).
 """
 
 from __future__ import annotations
@@ -23,18 +21,14 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.node.cluster.node_messages import NodeMessages
 from herenow.node.context import Context
 
-LATE = 400
-"""Milliseconds that the next in order leaves to the one before, so that a dead reaper's work is done within the second."""
+LATE = 400  # milliseconds that a reaper leaves due users to the one before it
 
 NEVER = -1
 
 
 class ReapsMessage(msgspec.Struct, frozen=True, tag="reaps"):
-    """Between nodes."""
-
     origin: str
-    shards: list[int]
-    """Empty: none any more."""
+    shards: list[int]  # empty: the sender stops
     first: bool
 
 
@@ -54,31 +48,30 @@ class ReaperAssignment:
         self._context = context
         self._messages = messages
         messages.handle(ReapsMessage, self.receive)
-        self._origin = context.authority.epoch
-        """The first epoch, which is random, names this process for good."""
+        self._origin = context.authority.epoch  # id of this process: its first epoch, which is random
         self._others: dict[str, _Other] = {}
-        self._heard: dict[str, float] = {}
+        self._received_at: dict[str, float] = {}
         self._delays: dict[int, tuple[int, ...]] | None = None
 
-    # Who else is there
+    # Other reapers
 
     async def tell(self) -> None:
-        """Every third of a lease, while we may decide anything."""
+        """Announce this reaper while it holds its lease. Call every third of a lease."""
         if self._mine and self._context.authority.holds_lease:
-            await self._say(self._mine)
+            await self._send(self._mine)
 
     async def leave(self) -> None:
-        """The others need not wait for us."""
+        """Announce that this node reaps no shards any more."""
         if self._mine:
-            await self._say(())
+            await self._send(())
 
     def receive(self, message: ReapsMessage) -> None:
-        """From another process. A new one is told at once what this one does."""
+        """Handle an announcement; a new reaper gets ours at once."""
         if self._learn(message):
             self._context.tasks.spawn(self.tell(), "shares")
 
     def _learn(self, message: ReapsMessage) -> bool:
-        """True if the sender was not known."""
+        """Returns True if the sender is new."""
         origin = message.origin
         if origin == self._origin:
             return False
@@ -86,19 +79,19 @@ class ReaperAssignment:
             self._forget([origin])
             return False
         known = self._others.get(origin)
-        self._heard[origin] = self._context.clock.monotonic()
-        told = _Other(frozenset(message.shards), message.first)
-        if told != known:
-            self._others[origin] = told
+        self._received_at[origin] = self._context.clock.monotonic()
+        announced = _Other(frozenset(message.shards), message.first)
+        if announced != known:
+            self._others[origin] = announced
             self._delays = None
         return known is None
 
-    # What follows
+    # Order
 
     def delays(self) -> Iterable[tuple[int, tuple[int, ...]]]:
-        """Every shard, by how many milliseconds we leave what is due there to others; `NEVER`: it is not for us."""
+        """(delay, shards): milliseconds for which due users of these shards are left to others; `NEVER`: not ours."""
         oldest = self._context.clock.monotonic() - self._context.settings.node_lease
-        self._forget([origin for origin, heard in self._heard.items() if heard < oldest])
+        self._forget([origin for origin, received_at in self._received_at.items() if received_at < oldest])
         if self._delays is None:
             self._delays = dict(self._grouped())
         return self._delays.items()
@@ -119,11 +112,11 @@ class ReaperAssignment:
 
     def _forget(self, origins: Iterable[str]) -> None:
         for origin in origins:
-            self._heard.pop(origin, None)
+            self._received_at.pop(origin, None)
             if self._others.pop(origin, None) is not None:
                 self._delays = None
 
-    async def _say(self, shards: Iterable[int]) -> None:
+    async def _send(self, shards: Iterable[int]) -> None:
         message = ReapsMessage(self._origin, sorted(shards), self._first)
         with suppress(Unavailable, UnknownOutcome):
             await self._messages.send(message)

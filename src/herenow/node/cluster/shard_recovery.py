@@ -1,13 +1,12 @@
-"""A shard lost something: it was emptied, or rolled back by a failover. How does nobody notice?
+"""Recovers a shard that lost data: it was emptied, or rolled back by a failover.
 
-Sockets are the truth, the store is an index that can be rebuilt. While a shard is unsettled, absence in it says nothing:
-views are kept and marked `stale`, nothing is decided, and every node offers the records it still knows (put if absent or
-older). After `SETTLE`, or a little after the last offer, the shard is settled: decisions resume, what is held is asserted
-again, what is watched is read again. What was offered may be older than the truth, so the shard is walked: at once for
-sessions of our own that we do not hold, and a lease later for those whose holder is no more.
+Sockets are the truth; the store can be rebuilt. While a shard is unsettled, a missing record means nothing: views are stale,
+nothing is decided, and every node offers the records it knows. After `SETTLE`, or a little after the last offer, the shard
+is settled: decisions resume, held sessions are committed again, known users are read again. An offered record may be out of
+date, so the shard is walked: at once for sessions of ours that we do not hold, a lease later for those of dead nodes.
 
-Offers leave no trace in the log, so they must all be in before anybody trusts the shard again. A node that comes too late
-(it was cut off, or frozen) finds the shard settled when it has made its offers, and unsettles it once more.
+Offers have no log entry, so all must be made before the shard is settled. A node that is too late (it was cut off or
+suspended) finds the shard settled after its offers, and unsettles it again.
 """
 
 from __future__ import annotations
@@ -30,15 +29,12 @@ from herenow.node.people import Person
 from herenow.node.records import Records
 from herenow.ports import Offer
 
-SETTLE = 5_000
-"""Milliseconds every node has to notice the loss and to begin to offer what it knows."""
-
-STILL_OFFERING = 2_000
-"""Milliseconds that an offer leaves at the least until then."""
+SETTLE = 5_000  # milliseconds in which every node must notice the loss and begin its offers
+STILL_OFFERING = 2_000  # milliseconds at least between an offer and the end of the recovery
 
 RETRY = 0.5
 AFTER_A_MISTAKE = 5.0
-"""Seconds until the next try: what went wrong unforeseen does so again, and says so at length."""
+"""Seconds until the next attempt after an unexpected exception, which will probably be raised and logged again."""
 
 PART = 500
 
@@ -55,12 +51,10 @@ class ShardRecovery:
         self._staleness = staleness
         self._log_reader = log_reader
         self._sweep = sweep
-        self._healed_at: dict[int, float] = {}
-        """Shard → monotonic time at which we last knew it to be settled after a loss."""
+        self._recovered_at: dict[int, float] = {}  # shard → monotonic time at which it was last settled after data loss
 
     async def start(self) -> None:
-        """Before anything is known here: what is not settled now has lost nothing of ours. The store is new, or others, who
-        say so themselves, are healing it."""
+        """Join the recovery of unsettled shards: the store is new, or other nodes are recovering it. No loss is reported."""
         found = await read_within(self._context.engine.due(range(self._context.engine.shards), 0, 1))
         unsettled = [shard for shard, due in found.items() if not due.settled]
         if unsettled:
@@ -69,11 +63,10 @@ class ShardRecovery:
             self._close(shard, news=False)
 
     def report_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        """See `StoreEvents.on_loss`. Answers to requests from before the shard recovered are ignored: they show a loss that
-        the shard has recovered from."""
+        """See `StoreEvents.on_loss`. Ignored if `asked` is before the end of the last recovery: it is the same loss."""
         if shard in self._context.authority.closed_shards:
             return
-        if asked is not None and asked < self._healed_at.get(shard, float("-inf")):
+        if asked is not None and asked < self._recovered_at.get(shard, float("-inf")):
             return
         self._context.metrics.shards_lost += 1
         log.warning("shard.lost", shard=shard, row=row)
@@ -85,15 +78,15 @@ class ShardRecovery:
             for session in person.held:
                 session.forget_assertion()
         self._staleness.mark_stale([shard], StaleReason.SHARD_LOST)
-        self._context.tasks.spawn(self._heal(shard, news=news), f"heal-{shard}")
+        self._context.tasks.spawn(self._recover(shard, news=news), f"heal-{shard}")
 
-    async def _heal(self, shard: int, *, news: bool) -> None:
+    async def _recover(self, shard: int, *, news: bool) -> None:
         await _until_done(lambda: self._settle(shard))
         self._context.authority.closed_shards.discard(shard)
-        healed_at = self._healed_at[shard] = self._context.clock.monotonic()
+        recovered_at = self._recovered_at[shard] = self._context.clock.monotonic()
         await _until_done(lambda: self._log_reader.read_again(shard))
         if shard in self._context.authority.closed_shards:
-            return  # lost again, and healing again
+            return  # lost data again: another task recovers it
         self._staleness.clear([shard], StaleReason.SHARD_LOST)
         for person in self._context.people.in_shard(shard):
             self._records.resume(person)
@@ -102,12 +95,12 @@ class ShardRecovery:
             log.info("shard.healed", shard=shard)
         await _until_done(lambda: self._sweep.own(shard, self._context.authority.epoch), self._node_lease)
         await asyncio.sleep(self._node_lease)
-        if shard in self._context.authority.closed_shards or self._healed_at[shard] != healed_at:
-            return  # lost again: rows of leases that are gone with it may not be back yet
+        if shard in self._context.authority.closed_shards or self._recovered_at[shard] != recovered_at:
+            return  # lost data again: lease rows may be missing, so live nodes could be taken for dead
         await _until_done(lambda: self._sweep.orphans(shard), self._node_lease)
 
     async def _settle(self, shard: int) -> None:
-        if self._context.authority.retired:  # our offers would have no receipt, and each gives the shard more time
+        if self._context.authority.retired:  # `rejoin` would fail, and each offer delays the end of the recovery
             raise Unavailable("this node's epoch has ended, and another has not begun yet")
         too_late = True
         while too_late:
@@ -116,14 +109,14 @@ class ShardRecovery:
             too_late = await self._is_settled(shard)
         while not await self._is_settled(shard):
             await asyncio.sleep(RETRY)
-            if not await self._records.still_joined(shard):  # it has lost them once more
+            if not await self._records.still_joined(shard):  # it lost the offers again
                 await self._offer(shard)
 
     async def _is_settled(self, shard: int) -> bool:
         return await write_within(self._context.engine.settle(shard, self._context.clock.now(), SETTLE))
 
     async def _offer(self, shard: int) -> None:
-        """All we know, and then our row, as a receipt."""
+        """Offer all known records, then put our fence row back, which shows later that the shard has them."""
         offers = [self._offered(person) for person in self._context.people.to_offer(shard)]
         for start in range(0, len(offers), PART):
             since = self._context.clock.now() - SETTLE + STILL_OFFERING
@@ -143,8 +136,8 @@ class ShardRecovery:
 
 
 async def _until_done(work: Callable[[], Awaitable[None]], longest: float = RETRY) -> None:
-    """Whatever it raises: a shard whose healing has ended stays closed, because nobody else opens it. From one try to the
-    next it takes up to `longest` seconds: a walk over a shard is not to be begun twice a second."""
+    """Retry `work` after every exception, since only this task can reopen the shard. `longest`: longest pause in seconds,
+    so that a walk over a shard is not repeated twice a second."""
     backoff = Backoff(RETRY, longest)
     while True:
         try:

@@ -16,6 +16,8 @@ from herenow.node.delivery import Delivery
 class StaleReason(Enum):
     SHARD_LOST = auto()
     """The shard does not have what it had."""
+    UNVERIFIED = auto()
+    """The log is another than the one we read, or we missed entries of it: what we know may differ from the store."""
     LOG_SILENT = auto()
     """We do not hear what others commit."""
     NO_LEASE = auto()

@@ -1,10 +1,8 @@
-"""How many users are online, away, busy in the whole store?
+"""Counts the users of the whole store by public status; hidden users count as offline.
 
-Each shard is counted once, then kept in step by its log: an entry says what others saw of the user before and after.
-After a gap the shard is counted anew. Hidden users count as what they look like.
-
-A count must not be disturbed by what happens while it walks. So everybody of whom the log speaks meanwhile is set aside,
-and when the log has been read up to where it stood at the walk's end, the last it said of them is what counts.
+A walk counts each shard once; then log entries, which have the public status before and after, update the count. After a gap
+in the log the shard is counted again. For users that change during the walk the log is right: when it has been read up to
+its head at the end of the walk, the last entry of a user replaces what the walk found.
 """
 
 from __future__ import annotations
@@ -26,14 +24,9 @@ _OFFLINE = int(Status.OFFLINE)
 
 @dataclass(slots=True)
 class _Walk:
-    """One count under way."""
-
-    seen: dict[str, int] = field(default_factory=dict)
-    """User → status, as the walk found them."""
-    said: dict[str, int] = field(default_factory=dict)
-    """User → status, as the log has said since the walk began."""
-    head: int | None = None
-    """Where the log stood at its end."""
+    walked: dict[str, int] = field(default_factory=dict)  # user → status by the walk
+    logged: dict[str, int] = field(default_factory=dict)  # user → status by the log since the walk began
+    head: int | None = None  # head of the log at the end of the walk; None: not known yet
 
 
 class UserCounts:
@@ -46,22 +39,21 @@ class UserCounts:
         self._walks: dict[int, _Walk] = {}
 
     def count(self, shard: int, entry: Entry) -> None:
-        """A log entry's note: the status before and after."""
+        """Apply a log entry: its note has the status before and after."""
         before, after = entry.note[0] >> 4, entry.note[0] & 15
         walk = self._walks.get(shard)
         if walk is not None:
-            walk.said[entry.user] = after
+            walk.logged[entry.user] = after
         if before != after:
             self._add(shard, {before: -1, after: 1})
 
     def recount(self, shard: int) -> None:
-        """We missed something: count again at the next occasion."""
+        """Count the shard again at the next `keep`, because log entries were missed."""
         self._walks.pop(shard, None)
         self._wanted[shard] = None
 
     async def keep(self, cursors: Mapping[int, int]) -> None:
-        """Count what needs it; `cursors` says how far each log has been read. Once a second. A shard that is away waits, and
-        keeps no other from being counted."""
+        """Call once a second: counts shards that need it and answer. `cursors`: shard → last log entry that was read."""
         failed: Unavailable | None = None
         try:
             while (shard := self._next()) is not None:
@@ -73,11 +65,11 @@ class UserCounts:
             raise failed
 
     def _next(self) -> int | None:
-        silent = self._engine.unresponsive
-        return next((shard for shard in self._wanted if shard not in silent), None)
+        unresponsive = self._engine.unresponsive
+        return next((shard for shard in self._wanted if shard not in unresponsive), None)
 
     async def _conclude_all(self, cursors: Mapping[int, int]) -> None:
-        """Those walks whose log has been read far enough."""
+        """Finish walks when the log has been read up to their head."""
         if any(walk.head is None for walk in self._walks.values()):
             heads = await read_within(self._engine.heads())
             for shard, walk in self._walks.items():
@@ -87,20 +79,20 @@ class UserCounts:
                 self._conclude(shard, walk)
 
     async def _walk(self, shard: int) -> None:
-        """Wanted again while we walk: then this walk does not count."""
+        """Count one shard. `recount` during the walk discards the result."""
         del self._wanted[shard]
         walk = self._walks[shard] = _Walk()
         try:
             async for part in pages(self._engine, [shard]):
                 for user, presence in part:
-                    walk.seen[user] = status_in_public(presence)
+                    walk.walked[user] = status_in_public(presence)
         except Unavailable:
             self.recount(shard)
             raise
 
     def _conclude(self, shard: int, walk: _Walk) -> None:
         del self._walks[shard]
-        counts = Counter((walk.seen | walk.said).values())
+        counts = Counter((walk.walked | walk.logged).values())
         counts.subtract(self._counts[shard])
         self._add(shard, counts)
 

@@ -68,6 +68,12 @@ class Person:
             return False
         return all(session.is_committed for session in self.held if session.lost_at is None)
 
+    @property
+    def heartbeats_in_record(self) -> bool:
+        """True if the record has the latest REST heartbeats that this node received."""
+        sessions = [session for session in self.held if session.unleased and session.lost_at is None]
+        return all((known := s.in_record("")) is not None and known.seen_at >= s.seen_at for s in sessions)
+
     def session(self, device: str, *, unleased: bool = False) -> LocalSession | None:
         """The live session of this device on this node, or None."""
         for session in self.held:

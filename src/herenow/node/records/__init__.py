@@ -4,8 +4,7 @@
                      ▲                └─▶ ledger_writer ─▶ ledger
     reader ◀─ engine, cold_cache ◀─ ledger
 
-`Records` is the face of this package; its attributes are the verbs that other parts use. It calls the parts above it
-through `RecordEvents`.
+`Records` is the face of this package. It calls the parts above through `RecordEvents`.
 """
 
 from __future__ import annotations
@@ -57,6 +56,7 @@ class Records:
         self.preloaded = decider.preloaded
         self.resume = decider.resume
         self.retry_waiting = decider.retry_waiting
+        self.assert_held = decider.assert_held
 
         # Read
         self.load = reader.load
@@ -69,10 +69,15 @@ class Records:
         # Write
         self.verify = writer.verify
         self.verify_recent = writer.verify_recent
+        self.probe = writer.probe
         self.rejoin = writer.rejoin
         self.still_joined = writer.still_joined
         self.wait_saved = ledger_writer.wait_saved
         self.hold_drops = ledger_writer.hold_drops
+        self.run_ledger_writer = ledger_writer.run
+        self.stamp_run = ledger_writer.stamp
+        self.finish = ledger_writer.finish
+        self.close = decider.close
 
         # Calls upwards
         self.subscribe_sessions = events.subscribe_sessions
@@ -81,59 +86,48 @@ class Records:
         self._events = events
 
     def report_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        """The shard lacks something that it had: see `StoreEvents.on_loss`."""
         self._events.on_loss(shard, row, asked)
 
     def learn(self, person: Person, record: bytes) -> bool:
-        """Take a record that came by the log. True: it is newer than the known one. Raises `UnknownFormat`."""
+        """Adopt a record from the log if it is newer; returns whether it was. Raises `UnknownFormat`."""
         return person.record.learn(record)
 
     def forget_lost_before(self, person: Person, erased: int) -> None:
-        """The user was deleted at `erased`: do not restore anything from before that the store lost."""
+        """Call when the user was deleted at `erased`: older values that the store lost are not to be written again."""
         lost = person.record.store_lacks
         if lost is not None:
             person.record.store_lacks = kept_after_deletion(lost, erased)
 
     async def confirm_guesses(self) -> None:
-        """Read the users that had to be taken from the ledger, and publish those that are known now."""
+        """Read the users that were loaded from the ledger while the store was away; publish those that it answers for."""
         for person in await self.reader.confirm_guesses():
-            if person.matches_record:  # otherwise it is decided first
+            if person.matches_record:  # otherwise the decision publishes it
                 self._delivery.publish(person)
-
-    async def run_ledger_writer(self) -> None:
-        await self.ledger_writer.run()
-
-    async def stamp_run(self) -> None:
-        await self.ledger_writer.stamp()
-
-    async def finish(self) -> None:
-        """Save what has not been saved. The last call of a node that stops, before `close`."""
-        await self.ledger_writer.finish()
-
-    def close(self) -> None:
-        self.decider.close()
 
     @property
     def backlog(self) -> int:
-        """Rows that the ledger has not saved yet."""
         return self.ledger_writer.backlog
 
     @property
     def save_late(self) -> bool:
-        """True: the last flush did not reach the ledger."""
         return self.ledger_writer.is_late
 
     @property
     def save_trouble(self) -> str | None:
-        """What a shard answers instead of dropping what the ledger has saved; None: no shard refuses."""
+        """Error of a shard when unsaved flags were read or cleared; None: no error."""
         return self.ledger_writer.trouble
 
     @property
     def waiting(self) -> int:
-        """Users whose decision waits for the store."""
+        """Number of users that wait to be decided."""
         return self.decider.waiting
 
     @property
+    def ends_waiting(self) -> int:
+        """Users who are shown offline only when ends no longer wait."""
+        return self.decider.ends_waiting
+
+    @property
     def trouble(self) -> str | None:
-        """Why decisions wait; None: none does."""
+        """The store's error because of which decisions wait; None: no decision waits."""
         return self.decider.trouble

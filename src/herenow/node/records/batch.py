@@ -1,7 +1,5 @@
-"""Users of one shard that became dirty in the same iteration of the event loop, decided with one commit.
-
-A task, a wait and a wake-up serve all of them. A user who needs more than one plain commit continues in a task of its own.
-"""
+"""Decides the users of one shard that became dirty in the same event loop iteration, with one task and one commit. A user
+that needs more than one plain commit continues in a task of its own."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ from herenow.ports import Conflict
 
 log = structlog.get_logger(__name__)
 
-LostRace = tuple[Decision, Conflict]
-"""A decision whose commit found another record than expected."""
+LostRace = tuple[Decision, Conflict]  # a decision and the conflict of its commit
 
 
 class SingleDecider(Protocol):
@@ -46,14 +43,14 @@ class BatchDecider:
         self._authority = authority
 
     async def decide_all(self, shard: int, people: list[Person]) -> bool:
-        """Decide all of them. True: all are done, those that continued alone included."""
+        """Decide these users and wait for their own tasks, too. True: all are decided."""
         done, alone = await self.decide(shard, people)
         for task in alone:
             done = await task and done
         return done
 
     async def decide(self, shard: int, people: list[Person]) -> tuple[bool, list[asyncio.Task[bool]]]:
-        """Decide all of them with one commit. Returns whether that worked, and the tasks of those that continue alone."""
+        """Decide these users with one commit. Returns whether that worked, and the tasks of users that continue alone."""
         unfinished = dict.fromkeys(people)
         alone: list[asyncio.Task[bool]] = []
         try:
@@ -65,7 +62,7 @@ class BatchDecider:
             for person in people:
                 decision = self._try_batch(person)
                 if decision is None and len(people) == 1:
-                    # The usual case of a user who connects: this task is theirs.
+                    # The usual case when a user connects: no other task is needed.
                     del unfinished[person]
                     person.record.dirty = True
                     return await self._single.decide_one(person), alone
@@ -82,7 +79,7 @@ class BatchDecider:
                 self._single.finish(person)
 
     def _try_batch(self, person: Person) -> Decision | None:
-        """A decision that is ready to be committed, if it changes anything. None: it may need more, or fails."""
+        """A decision, prepared for commit if it changes the record. None: this user must be decided alone."""
         if not person.record.known or person.record.guessed:
             return None
         try:
@@ -120,7 +117,7 @@ class BatchDecider:
         return True
 
     def _finish_batch(self, decision: Decision) -> list[asyncio.Task[bool]]:
-        """Apply a committed decision. Returns the task of what is left to do for this user, if anything is."""
+        """Apply a decision that is committed or changes nothing. Returns a task if the user must be decided again."""
         person = decision.person
         try:
             if decision.changes_record:

@@ -1,10 +1,8 @@
-"""Users that are not in the store, as the ledger describes them: one query for many, kept for a minute.
+"""Presence from the ledger, for users that are not in the store: one query for many users, cached for a minute. The values
+can only change after the user is in the store again, and then the log has an entry (`forget`).
 
-Offline users leave the store once the ledger has saved them, so "not in the store" means: ask the ledger. Its answer can
-only change by the user coming into the store, of which the log tells (`forget`).
-
-Lookups for users that look offline but are in the store are padded (`padding`): the ledger is asked for them too and the
-answer is thrown away. Otherwise response times would tell a hidden user from one who is gone.
+Padding defends against timing attacks: users that appear offline but are in the store are queried too, and the result is
+discarded. Otherwise response times would distinguish a hidden user from an offline one.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import Remembered
 
-KEEP = 60_000
-"""Milliseconds for which an answer of the ledger is believed."""
+KEEP = 60_000  # milliseconds for which a ledger row is cached
 
 USERS = 50_000
 
@@ -33,23 +30,22 @@ class ColdCache:
         self._context = context
         self._cold: ExpiringLru[str, Presence] = ExpiringLru(USERS)
         self._asking: dict[str, object] = {}
-        """User → the query under way, removed when something about the user changes meanwhile."""
+        """User → the running query; removed by `forget`, so that its result is not cached."""
         self._padded: ExpiringLru[str, bool] = ExpiringLru(USERS)
-        """Users in the store that look offline, while no padding lookup is needed. Changes of the user do not shorten
-        it: a hidden user may be active."""
+        """Users that were queried as padding and need not be again yet. Not cleared by `forget`: a hidden user's activity
+        must not cause queries."""
 
     def forget(self, user: str) -> None:
-        """Something happened to this user: the ledger's answer is out of date."""
+        """Call when the user's record changed."""
         self._cold.pop(user)
         self._asking.pop(user, None)
 
     def forget_all(self) -> None:
-        """Changes were missed, and it is not known whose."""
         self._cold.clear()
         self._asking.clear()
 
     def padding(self, users: Iterable[str]) -> list[str]:
-        """Those of these users for which a padding lookup is due; they count as looked up from now on."""
+        """The users that must be queried as padding now; they are not returned again for `KEEP` ms."""
         now = self._context.clock.now()
         due = [user for user in users if self._padded.get(user, now) is None]
         for user in due:
@@ -59,8 +55,8 @@ class ColdCache:
     async def get(
         self, users: Sequence[str], padding: Sequence[str] = (), *, sure: bool = False
     ) -> dict[str, Presence]:
-        """What the ledger has of these users. While it is unreachable: those that are cached, or with `sure` `Unavailable`.
-        `padding`: users that are queried too, for the response time alone."""
+        """Presences of these users; queries `padding`, too. While the ledger is unreachable it returns only cached users, or
+        raises `Unavailable` if `sure`."""
         now = self._context.clock.now()
         known: dict[str, Presence] = {}
         missing: list[str] = []
@@ -92,7 +88,6 @@ class ColdCache:
 
 
 def from_ledger(remembered: Remembered | None) -> Presence:
-    """The presence of a user that is not in the store."""
     if remembered is None:
         return UNKNOWN_USER
     presence = Presence(last_seen=remembered.last_seen, idle_after=remembered.idle_after)

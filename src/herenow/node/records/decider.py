@@ -1,9 +1,8 @@
-"""Decides what every event about a user amounts to, for one user at a time.
+"""Decides: computes a user's next record and commits it. At most one task at a time decides a user.
 
-A connect, a close, activity, a sign-out, a due time-out, the end of an outage: each only marks the user dirty. The decision
-is always the same: take the record as known, merge the sessions held *now*, apply the requested edits, let the core
-settle, commit over the old bytes; on conflict again, until nothing changes. So a close that overtakes its connect leaves
-no ghost, and what happened while the store was away is committed by the same code.
+An event (connect, close, time-out, end of an outage) only marks the user dirty. The decision is always the same: record +
+sessions held *now* + requested edits → settle → commit; on conflict repeat. So a close that overtakes its connect leaves no
+session behind, and events during an outage need no code of their own.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutc
 from herenow.kit.shared_timeout import SharedTimeout
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
+from herenow.node.outages import EndsWait
 from herenow.node.people import PendingEdit, Person, without
 from herenow.node.records.batch import BatchDecider, LostRace
 from herenow.node.records.decision import NO_EDIT, Decision, answers_caller
@@ -29,14 +29,9 @@ from herenow.node.records.steps import DecisionSteps
 from herenow.node.records.writer import Writer
 from herenow.ports import Conflict
 
-RETRY = 0.25
-"""Seconds after which users that could not be decided are tried again."""
-
-WAIT = 5.0
-"""Seconds for which a caller waits for the commit of its edit."""
-
-BATCH = 100
-"""Users that share a task: enough for its cost not to matter, and fewer than a batch of the writer."""
+RETRY = 0.25  # seconds until users that could not be decided are retried
+WAIT = 5.0  # seconds for which a caller waits for the commit of its edit
+BATCH = 100  # users per task: enough that the cost of a task does not matter, fewer than a batch of the writer
 
 log = structlog.get_logger(__name__)
 
@@ -54,15 +49,16 @@ class Decider:
         self._delivery = delivery
         self._steps = steps
         self._batch = BatchDecider(self, steps, writer, delivery, context.authority)
-        self._dirty: dict[int, list[Person]] = {}
-        """Shard → users that the next batch of the shard decides."""
+        self._dirty: dict[int, list[Person]] = {}  # shard → users that the next batch of the shard decides
         self._waiting: dict[Person, None] = {}
+        self._ending: dict[Person, None] = {}
+        """Users whose decision waits because ends wait in their shard."""
         self._timer: asyncio.TimerHandle | None = None
         self._timeout = SharedTimeout(WAIT)
         self._trouble = ""
 
     def mark_dirty(self, person: Person) -> None:
-        """Something about this user may have to change. Cheap; call as often as needed."""
+        """Request a decision, because the user's record may have to change. Cheap; call as often as needed."""
         record = person.record
         record.dirty = True
         if not record.deciding:
@@ -75,8 +71,8 @@ class Decider:
                 batch.append(person)
 
     def resume(self, person: Person) -> None:
-        """Call after a shard lost data and the record was read again: sessions that are in the record count as committed,
-        everything else is decided."""
+        """Call when the shard has recovered from data loss and the record was read again. If the record has all sessions
+        and no edit is pending, the sessions count as committed; otherwise the user is decided."""
         epoch = self._authority.epoch
         as_before = person.matches_record and all(
             session.lost_at is None and session.asserted_by == (UNLEASED if session.unleased else epoch)
@@ -89,9 +85,8 @@ class Decider:
                 session.asserted = person.record.presence.version
 
     async def apply(self, user: str, edit: Edit) -> Presence:
-        """Apply an edit and wait for its commit, at most `WAIT` seconds: an edit that came into effect minutes later might
-        undo a newer one. Raises `Unavailable` (it is not done and will not be) or `UnknownOutcome` (read before you
-        repeat it)."""
+        """Apply an edit and wait for its commit. After `WAIT` seconds the edit is withdrawn, because much later it could
+        undo a newer one: raises `Unavailable` (never applied) or `UnknownOutcome` (read before you repeat it)."""
         person = self._people.get(user)
         pending = PendingEdit(edit, asyncio.get_running_loop().create_future())
         record = person.record
@@ -109,22 +104,21 @@ class Decider:
 
     @asynccontextmanager
     async def preloaded(self, users: Iterable[str]) -> AsyncIterator[None]:
-        """A context for many decisions: unknown users are read with one call instead of one by one, and kept."""
+        """A context for many decisions: reads the unknown users with one call, and keeps all of them until it ends."""
         people = [self._people.get(user) for user in users]
         with self._people.keeping(*people):
-            with suppress(Unavailable):  # each decision then finds that out by itself, and waits as usual
+            with suppress(Unavailable):  # each decision then reads for itself, and waits as usual
                 await self._reader.load([person for person in people if not person.record.known])
             yield
 
     async def wait_decided(self, user: str, *, afresh: bool = False) -> Presence:
-        """Wait until everything known now about this user is committed. `afresh`: read the record first."""
+        """Decide the user and wait for the commit; raises as `apply`. `afresh`: read the record again first."""
         if afresh and (person := self._people.find(user)) is not None and person.record.known:
             await self._reader.refresh([person])
         return await self.apply(user, NO_EDIT)
 
     async def decide_all(self, users: Iterable[str], *, afresh: bool = False) -> bool:
-        """As `wait_decided` for many users, at a fraction of the cost. True: all are decided; the others are retried as
-        usual."""
+        """As `wait_decided` for many users, in batches. False: some are not decided within `WAIT`, and are retried."""
         people = [self._people.get(user) for user in dict.fromkeys(users)]
         with self._people.keeping(*people):
             if afresh:
@@ -157,7 +151,6 @@ class Decider:
         return True
 
     def retry_waiting(self) -> None:
-        """Decide the users that could not be decided; those that still cannot be wait again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -167,14 +160,31 @@ class Decider:
                 self.mark_dirty(person)
             else:
                 self.wait(person)
+        ending, self._ending = self._ending, {}
+        for person in ending:
+            if self._authority.outages.ends_wait(person.shard):
+                self._wait_to_end(person)
+            else:
+                self.mark_dirty(person)
+
+    def assert_held(self, shard: int) -> None:
+        """Call when an outage of the shard is over: commit sessions that it lacks and heartbeats that it missed, before the
+        other nodes decide ends."""
+        for person in self._people.in_shard(shard):
+            if person.held and not (person.matches_record and person.heartbeats_in_record):
+                self.mark_dirty(person)
+        self.retry_waiting()
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
     @property
+    def ends_waiting(self) -> int:
+        return len(self._ending)
+
+    @property
     def trouble(self) -> str | None:
-        """Why decisions wait; None: none does."""
         return self._trouble if self._waiting and self._trouble else None
 
     def close(self) -> None:
@@ -194,7 +204,7 @@ class Decider:
         return self._tasks.spawn(self.decide_one(person, lost), "decide")
 
     async def decide_one(self, person: Person, lost: LostRace | None = None) -> bool:
-        """True: it is done. `lost`: a decision whose commit found another record than expected."""
+        """Decide until the user is not dirty any more; False: waits or failed. `lost`: a conflict to adopt first."""
         try:
             if lost is not None:
                 await self._steps.adopt_conflict(*lost)
@@ -214,7 +224,6 @@ class Decider:
         return False
 
     async def _settle(self, person: Person) -> None:
-        """Until nothing changes any more."""
         steps = self._steps
         while True:
             if not person.record.known or person.record.guessed:
@@ -226,13 +235,13 @@ class Decider:
             elif answers_caller(decision.outcome, decision.edits) and await steps.is_behind(person):
                 continue
             if decision.outcome.signed_out:
-                await self._writer.verify(person.shard)  # or did the shard lose them?
+                await self._writer.verify(person.shard)  # raises if the shard lost the sessions instead
             steps.conclude(decision)
             if not decision.outcome.more:
                 return
 
     async def _commit(self, decision: Decision) -> bool:
-        """False: another node committed first; its record is known now."""
+        """Returns False if another node committed first; its record is adopted then."""
         person = decision.person
         self._steps.prepare(decision)
         try:
@@ -246,17 +255,20 @@ class Decider:
         return True
 
     def finish(self, person: Person) -> None:
-        """No task decides about this user any more."""
+        """Call when a task ends its work on this user; starts another one if the user is dirty again."""
         person.record.deciding = False
-        if person.record.dirty and person not in self._waiting:
+        if person.record.dirty and person not in self._waiting and person not in self._ending:
             self.mark_dirty(person)
         self._people.release(person)
 
     async def handle_failure(self, people: list[Person], error: Exception) -> None:
-        """These users could not be decided: read them again, retry later, or answer their callers with the error."""
+        """Read the users again, retry later, or fail their pending edits, depending on the error."""
         match error:
             case UnknownOutcome():
                 await self._read_again(people)
+            case EndsWait():
+                for person in people:
+                    self._wait_to_end(person)
             case Unavailable():
                 self._metrics.engine_errors += 1
                 self._trouble = str(error)
@@ -272,7 +284,7 @@ class Decider:
                     self._steps.give_up(person, error)
 
     async def _read_again(self, people: list[Person]) -> None:
-        """The outcome of a commit is unknown; the store knows it."""
+        """Read the users after a commit without an answer; they stay dirty and are decided again."""
         for person in people:
             person.record.dirty = True
             for pending in person.record.pending_edits:
@@ -284,10 +296,18 @@ class Decider:
                 self.wait(person)
 
     def wait(self, person: Person) -> None:
-        """Decide this user later."""
         person.record.dirty = True
         for pending in person.record.pending_edits:
             pending.in_flight = False
         self._waiting[person] = None
+        self._retry_soon()
+
+    def _wait_to_end(self, person: Person) -> None:
+        """Decide this user when ends no longer wait in the shard, or when there is news of the user."""
+        person.record.dirty = True
+        self._ending[person] = None
+        self._retry_soon()
+
+    def _retry_soon(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(RETRY, self.retry_waiting)

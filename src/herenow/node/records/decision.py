@@ -1,4 +1,4 @@
-"""What was decided about a user, from which inputs, and what other nodes must be told of it. Values and pure functions."""
+"""A decision about a user with its inputs, and pure functions on it: restored values, log entry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from herenow.core.edits import set_custom, set_mode
-from herenow.core.model import Presence
+from herenow.core.model import Presence, Status
 from herenow.core.sessions import later
 from herenow.core.settle import Edit, Held, Outcome, Timings
 from herenow.core.values import replace
@@ -18,20 +18,15 @@ from herenow.ports import Write
 
 @dataclass(slots=True, eq=False, repr=False)
 class Decision:
-    """The outcome of one call of the core for one user, with the inputs it was computed from."""
-
     person: Person
     before: Presence
     expected: bytes | None
-    """Bytes of `before` in the store."""
     outcome: Outcome
     epoch: str
     held: list[tuple[LocalSession, Held]]
     edits: tuple[PendingEdit, ...]
-    unsaved: bool = False
-    """True: the ledger must save it."""
-    write: Write = field(init=False)
-    """Set by `DecisionSteps.prepare`."""
+    unsaved: bool = False  # True: the record has values that the ledger does not have
+    write: Write = field(init=False)  # set by `DecisionSteps.prepare`
 
     @property
     def changes_record(self) -> bool:
@@ -39,12 +34,12 @@ class Decision:
 
 
 def NO_EDIT(presence: Presence, now: int, timings: Timings) -> Presence:  # noqa: N802 - a constant
-    """The edit that changes nothing: waiting for it is waiting for everything requested before."""
+    """The edit that changes nothing: to wait for it is to wait for all earlier requests."""
     return presence
 
 
 def restored(person: Person) -> list[Edit]:
-    """Edits that write again the choice and the last seen that the store lost, unless the user chose anew since."""
+    """Edits that write the values in `store_lacks` again: last seen, and the choice unless the record has a newer one."""
     lost = person.record.store_lacks
     if lost is None:
         return []
@@ -61,23 +56,29 @@ def restored(person: Person) -> list[Edit]:
 
 
 def kept_after_deletion(lost: Presence, erased: int) -> Presence | None:
-    """The part of what the store lost that is younger than a deletion, beyond the clock difference of two nodes."""
-    chosen = lost if lost.chosen >= erased + CLOCK_SKEW else _NOBODY
+    """The values that were set later than a deletion by more than `CLOCK_SKEW`; None if there are none."""
+    chosen = lost if lost.chosen >= erased + CLOCK_SKEW else _EMPTY
     seen = lost.last_seen if (lost.last_seen or 0) >= erased + CLOCK_SKEW else None
-    return newest_missing(_NOBODY, replace(chosen, last_seen=seen))
+    return newest_missing(_EMPTY, replace(chosen, last_seen=seen))
 
 
-_NOBODY = Presence()
+_EMPTY = Presence()
 
 
 def answers_caller(outcome: Outcome, edits: Iterable[PendingEdit]) -> bool:
-    """True if a caller will take "nothing had to change" for an answer: then the store must be read first."""
+    """True if a caller gets the answer "nothing had to change". It may be based on an old record: read the store first."""
     return bool(outcome.refused) or any(pending.edit is not NO_EDIT for pending in edits)
 
 
+def ends(before: Presence, after: Presence) -> bool:
+    """True if the user is shown to have left. A deletion counts as no end: it never waits."""
+    left = after.status is Status.OFFLINE and before.status is not Status.OFFLINE
+    return left and after.erased_at == before.erased_at
+
+
 def differ_in_stamps_only(before: Presence, after: Presence) -> bool:
-    """True if the change need not be in the log. Every other change must be, visible or not: other nodes decide from the
-    record they know, and one with old time stamps acts too early, never too late."""
+    """True if only `seen_at` and `active_at` of sessions differ. Such a change need not be in the log: with older stamps
+    other nodes act too early, never too late. Every other change must be, because they decide from the record they know."""
     if len(before.sessions) != len(after.sessions):
         return False
     for old, new in zip(before.sessions, after.sessions, strict=True):
@@ -87,5 +88,5 @@ def differ_in_stamps_only(before: Presence, after: Presence) -> bool:
 
 
 def log_note(before: Presence, after: Presence) -> bytes:
-    """The byte beside the record in the log: public status before and after, from which users are counted."""
+    """The byte beside the record in the log: public status before and after, used to count users."""
     return bytes((status_in_public(before) << 4 | status_in_public(after),))

@@ -1,12 +1,11 @@
-"""What must outlive the store: last seen, modes, custom status. Written behind the hot path, lost by nothing.
+"""Saves what must outlive the store (last seen, mode, custom status) to the ledger, after the commit.
 
-A commit whose facts the ledger does not have yet carries a mark in the store; the mark goes only after the ledger has
-answered. So this recorder may die at any point: what it held in memory is still marked, and `_take_up_marks` of any
-node finds it. The backlog in memory is the latest row per user, bounded; beyond the bound the marks must do.
+A commit with values that the ledger lacks sets the unsaved flag in the store, which is cleared after the ledger has saved
+them. So a node may die at any time: another one finds the flagged records, and those for which the backlog had no room.
 
-On an embedded engine there is nobody else who could remember who was here when the process is killed. Therefore coming
-into view marks the user open in the ledger, leaving or hiding closes the mark, and the run is stamped every second: at
-the next start everybody left open was last seen at the last stamp.
+An embedded store ends with its process. So a user that becomes visible gets a run marker in the ledger, which is removed
+when the user goes offline or hides, and the run is stamped every second. At the next start, users that still have a marker
+were last seen at the last stamp.
 """
 
 from __future__ import annotations
@@ -31,26 +30,17 @@ from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records.paging import pages
 from herenow.ports import Choice
 
-BACKLOG = 200_000
-"""Rows kept in memory while the ledger is away: about 100 MB. Beyond it the marks in the store must do."""
-
-PART = 2_000
-"""Rows per statement batch."""
+BACKLOG = 200_000  # rows kept in memory while the ledger is away: about 100 MB
+PART = 2_000  # rows per statement batch
 
 KEEP = 60.0
-"""Seconds after a gap in a shard's log in which no record leaves it: longer than any offer can be under way."""
+"""Seconds after a gap in a shard's log in which no record is dropped from it: longer than any offer can be in flight."""
 
-MARKS_EVERY = 5
-"""Flushes between two looks at the store's marks."""
+MARKS_EVERY = 5  # flushes between two reads of the records that the store has flagged as unsaved
+BREATH = 0.05  # seconds between two requested flushes; more transactions would take the interpreter from the event loop
+STAMP_EVERY = 1.0  # seconds between two stamps of an embedded run: the error of last seen after a kill
 
-BREATH = 0.05
-"""Seconds between two flushes that were asked for: a thousand choices a second are twenty transactions, not hundreds
-that take the interpreter from the event loop."""
-
-STAMP_EVERY = 1.0
-"""Seconds between two stamps of an embedded run: how far off last seen may be after a kill."""
-
-_OFFLINE = Status.OFFLINE  # an attribute of an enum is slow to get
+_OFFLINE = Status.OFFLINE  # looking up an enum attribute is slow
 
 log = structlog.get_logger(__name__)
 
@@ -71,16 +61,13 @@ class LedgerWriter:
         self._flush_every = context.settings.ledger_flush
         self._run = new_epoch() if context.settings.engine_in_memory else None
         self._rows: dict[str, _Row] = {}
-        self._here: dict[str, bool] = {}
+        self._visible: dict[str, bool] = {}
         self._wanted = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self._flushes = 0
-        self._kept: dict[int, float] = {}
-        """Shard → monotonic time until which no record leaves it."""
+        self._drops_held_until: dict[int, float] = {}  # shard → monotonic time until which no record is dropped from it
         self.is_late = False
-        """The last flush did not reach the ledger; what it should have written waits."""
-        self._refusals: dict[int, str] = {}
-        """Shard → what it last said instead of an answer."""
+        self._refusals: dict[int, str] = {}  # shard → its last error
 
     @property
     def backlog(self) -> int:
@@ -88,21 +75,20 @@ class LedgerWriter:
 
     @property
     def trouble(self) -> str | None:
-        """What a shard says instead of letting go of what the ledger has; None: all of them do."""
         return next(iter(self._refusals.values()), None)
 
     def note(self, user: str, shard: int, before: Presence, after: Presence, record: bytes, *, unsaved: bool) -> None:
-        """A commit of ours took place."""
+        """Queue a record that this node committed, if `unsaved`, and its change of the run marker."""
         if unsaved and (user in self._rows or len(self._rows) < BACKLOG):
             self._rows[user] = _Row(shard, record, after)
         if self._run is not None:
-            was, is_here = _in_view(before), _in_view(after)
-            if was != is_here:
-                self._here[user] = is_here
+            was_visible, is_visible = _is_visible(before), _is_visible(after)
+            if was_visible != is_visible:
+                self._visible[user] = is_visible
 
     async def wait_saved(self, user: str, patience: float = 1.0) -> None:
-        """Wait until the ledger has what was chosen, but not for long: it is accepted and kept all the same. While the
-        ledger is known to be away, not at all."""
+        """Wait up to `patience` seconds until the ledger has saved the user's row; later it is saved all the same. Returns
+        at once while the ledger is away."""
         if user not in self._rows or self.is_late:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -117,7 +103,7 @@ class LedgerWriter:
             self._waiting = [each for each in self._waiting if each[1] is not done]
 
     async def run(self) -> None:
-        """Flush when asked, or when it is time."""
+        """Flush on request and every `ledger_flush` seconds; never returns."""
         while True:
             try:
                 async with asyncio.timeout(self._flush_every):
@@ -134,14 +120,14 @@ class LedgerWriter:
                 self._metrics.ledger_errors += 1
                 log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
                 await asyncio.sleep(self._flush_every)
-            except Exception as error:  # a mistake: said, and tried again, for what waits must not be lost by it
+            except Exception as error:  # a bug: log it and go on, the rows must not be lost
                 self.is_late = True
                 self._metrics.ledger_errors += 1
                 log.error("ledger.failed", error=repr(error), backlog=len(self._rows), exc_info=True)
                 await asyncio.sleep(self._flush_every)
 
     async def stamp(self) -> None:
-        """Say that this run still runs."""
+        """Write the time until which this run is alive. No effect unless the store is embedded."""
         if self._run is not None:
             try:
                 await write_within(self._ledger.stamp_run(self._run, self._clock.now()), LEDGER_DEADLINE)
@@ -149,34 +135,34 @@ class LedgerWriter:
                 self._metrics.ledger_errors += 1
 
     async def flush(self) -> None:
-        """Raises what the ledger says. A shard that is away keeps nobody from the ledger: whatever it has of theirs stays
-        marked there, and is taken up when it answers."""
-        await self._flush_marks()
+        """Save all rows; raises the ledger's errors. An unreachable shard does not stop it: its records keep their flag, and
+        are saved again when the shard answers."""
+        await self._flush_run_markers()
         while self._rows:
             part = dict(list(self._rows.items())[:PART])
             await self._save(part)
             for user, row in part.items():
                 if self._rows.get(user) is row:
                     del self._rows[user]
-            self._tell(part)
+            self._resolve_waiting(part)
             if len(part) < PART:
                 break
         self._flushes += 1
         if self._flushes % MARKS_EVERY == 0:
-            await self._take_up_marks()
+            await self._for_each_shard({shard: self._queue_unsaved(shard) for shard in range(self._engine.shards)})
 
     async def finish(self) -> None:
-        """The last flush of a node that stops; what cannot be written stays marked, in the store or as an open run."""
+        """Last flush of a node that stops. Rows that cannot be saved keep their flag in the store, or their run marker."""
         try:
             await self.flush()
             if self._run is not None:
-                await self._see_off()
+                await self._save_present_users()
                 await write_within(self._ledger.end_run(self._run), LEDGER_DEADLINE)
         except HerenowError as error:
             log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
 
-    async def _see_off(self) -> None:
-        """An embedded store ends with its process: whoever is still in it was last seen when their sessions say."""
+    async def _save_present_users(self) -> None:
+        """Save the last seen of users that still have sessions when an embedded store ends."""
         async for part in pages(self._engine):
             last_seen = {user: _last_evidence(p) for user, p in part if p.sessions and not p.hidden}
             if last_seen:
@@ -192,16 +178,16 @@ class LedgerWriter:
         by_shard: dict[int, list[tuple[str, bytes, bool]]] = defaultdict(list)
         for user, row in rows.items():
             drop = droppable(row.presence)
-            if not drop or self._may_drop(row.shard):
+            if not drop or self._clock.monotonic() >= self._drops_held_until.get(row.shard, 0.0):
                 by_shard[row.shard].append((user, row.record, drop))
-        await self._of_each({shard: self._let_go(shard, saved) for shard, saved in by_shard.items()})
+        await self._for_each_shard({shard: self._report_saved(shard, saved) for shard, saved in by_shard.items()})
 
-    async def _let_go(self, shard: int, saved: list[tuple[str, bytes, bool]]) -> None:
+    async def _report_saved(self, shard: int, saved: list[tuple[str, bytes, bool]]) -> None:
         await write_within(self._engine.saved(shard, saved))
-        self._left(saved)
+        self._forget_dropped(saved)
 
-    async def _of_each(self, calls: Mapping[int, Coroutine[Any, Any, None]]) -> None:
-        """Of several shards, at the same time: those that are away cost one deadline together."""
+    async def _for_each_shard(self, calls: Mapping[int, Coroutine[Any, Any, None]]) -> None:
+        """Run one call per shard concurrently, so that unreachable shards cost one deadline together; record errors."""
         results = await asyncio.gather(*calls.values(), return_exceptions=True)
         for shard, result in zip(calls, results, strict=True):
             self._refusals.pop(shard, None)
@@ -213,37 +199,31 @@ class LedgerWriter:
                 raise result
 
     def hold_drops(self, shard: int) -> None:
-        """The shard may have lost something, and nodes offer what they know: what is newest must not leave it, or
-        something older takes its place. It stays marked, and leaves later."""
-        self._kept[shard] = self._clock.monotonic() + KEEP
+        """Drop no record of this shard for `KEEP` seconds, because it may have lost data: an older offer would replace a
+        dropped newer record. The flag stays, so it is dropped later."""
+        self._drops_held_until[shard] = self._clock.monotonic() + KEEP
 
-    def _may_drop(self, shard: int) -> bool:
-        return self._clock.monotonic() >= self._kept.get(shard, 0.0)
-
-    def _left(self, saved: list[tuple[str, bytes, bool]]) -> None:
-        """Whose record has just left the store: our next commit expects none."""
+    def _forget_dropped(self, saved: list[tuple[str, bytes, bool]]) -> None:
+        """The store has dropped these records: the next commit expects no record."""
         for user, record, dropped in saved:
             person = self._people.find(user) if dropped else None
             if person is not None and person.record.stored == record:
                 person.record.stored = None
 
-    async def _flush_marks(self) -> None:
-        if self._run is None or not self._here:
+    async def _flush_run_markers(self) -> None:
+        if self._run is None or not self._visible:
             return
-        marks, self._here = self._here, {}
-        here = [user for user, is_here in marks.items() if is_here]
-        gone = [user for user, is_here in marks.items() if not is_here]
+        markers, self._visible = self._visible, {}
+        visible = [user for user, is_visible in markers.items() if is_visible]
+        hidden = [user for user, is_visible in markers.items() if not is_visible]
         try:
-            await write_within(self._ledger.open_marks(self._run, here, gone), LEDGER_DEADLINE)
+            await write_within(self._ledger.open_marks(self._run, visible, hidden), LEDGER_DEADLINE)
         except (Unavailable, UnknownOutcome):
-            self._here = marks | self._here
+            self._visible = markers | self._visible
             raise
 
-    async def _take_up_marks(self) -> None:
-        """What somebody committed whose recorder did not live to write it, or what moved on before it was written."""
-        await self._of_each({shard: self._take_up(shard) for shard in range(self._engine.shards)})
-
-    async def _take_up(self, shard: int) -> None:
+    async def _queue_unsaved(self, shard: int) -> None:
+        """Queue records that are flagged in the store: their node died, or they changed before they were saved."""
         for user, record in await read_within(self._engine.unsaved(shard, PART)):
             if user in self._rows:
                 continue
@@ -253,16 +233,16 @@ class LedgerWriter:
                 continue
             self._rows[user] = _Row(shard, record, presence)
 
-    def _tell(self, rows: dict[str, _Row]) -> None:
+    def _resolve_waiting(self, rows: dict[str, _Row]) -> None:
         waiting, self._waiting = self._waiting, []
         for user, done in waiting:
-            if user not in rows or user in self._rows:  # not yet, or there is something newer to write
+            if user not in rows or user in self._rows:  # not saved yet, or there is a newer row
                 self._waiting.append((user, done))
             elif not done.done():
                 done.set_result(None)
 
 
-def _in_view(presence: Presence) -> bool:
+def _is_visible(presence: Presence) -> bool:
     return status_in_public(presence) is not _OFFLINE
 
 

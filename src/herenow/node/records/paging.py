@@ -1,4 +1,4 @@
-"""Over all records of a store, page by page. For what happens rarely: a count, a dead node, a farewell, a listing."""
+"""Walks over all records of a store, page by page. For rare tasks: counting, a dead node, the end of a run, listings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PAGE = 500
 async def pages(
     engine: Engine, shards: Iterable[int] | None = None, epoch: str | None = None
 ) -> AsyncIterator[list[tuple[str, Presence]]]:
-    """Records of a format we do not read are left out, as they are left alone everywhere; so are, where an epoch is given,
-    those that cannot mention it."""
+    """All records of these shards (None: of all), without those in an unknown format and, if `epoch` is given, without those
+    that cannot contain it."""
     for shard in range(engine.shards) if shards is None else shards:
         cursor: str | None = None
         while True:

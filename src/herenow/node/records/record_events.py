@@ -1,4 +1,4 @@
-"""Calls from `records` to the parts above it. Each of those parts subscribes once, when it is built."""
+"""Calls from `records` to the parts above it, each of which subscribes once, when it is built."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from herenow.node.people import LocalSession, Person
 
 
 class SessionEvents(Protocol):
-    """Implemented by `sessions`, which owns the sessions of this node."""
+    """Implemented by `sessions`."""
 
     def on_committed(self, session: LocalSession) -> None:
-        """The record contains this session as live."""
+        """The record contains the session as live."""
 
     def on_ended(self, session: LocalSession, why: str) -> None:
-        """The record no longer contains it: `signed_out` elsewhere, or `refused` because there are too many."""
+        """The record does not contain the session. `why`: `signed_out` elsewhere, or `refused` as one too many."""
 
     def on_loss_committed(self, session: LocalSession) -> None:
-        """The record knows that this session was lost: it need not be held any longer."""
+        """The record contains the session as lost: it need not be held any longer."""
 
 
 class StoreEvents(Protocol):
-    """Implemented by `cluster`, which recovers shards and follows the log."""
+    """Implemented by `cluster`."""
 
     def on_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        """The shard lacks something that it had. `row`: number in our fence, if the fence showed it. `asked`: monotonic time
-        of the request whose answer showed it; the answer may have been under way for long."""
+        """The shard lost data. `row`: number in our fence, if that showed it. `asked`: monotonic time of the request."""
+
+    def on_writable(self, shard: int) -> None:
+        """The shard took a write again after an outage."""
 
     def on_remote_change(self, person: Person) -> None:
         """A read returned a newer record of a watched user before the log did."""
 
 
 class DeletionRule(Protocol):
-    """Implemented by `admin`, which knows the deleted users."""
+    """Implemented by `admin`."""
 
     def enforce_deletion(self, person: Person) -> list[Edit]:
-        """Before every decision: end sessions from before a deletion; return the edits that erase what is left."""
+        """Called before every decision. Ends sessions from before a deletion; returns edits that erase other data."""
 
 
 class RecordEvents:
-    """The subscribed listeners, by event."""
-
     def subscribe_sessions(self, listener: SessionEvents) -> None:
         self.on_committed = listener.on_committed
         self.on_ended = listener.on_ended
@@ -49,6 +49,7 @@ class RecordEvents:
 
     def subscribe_store(self, listener: StoreEvents) -> None:
         self.on_loss = listener.on_loss
+        self.on_writable = listener.on_writable
         self.on_remote_change = listener.on_remote_change
 
     def subscribe_deletions(self, rule: DeletionRule) -> None:

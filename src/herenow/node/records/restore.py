@@ -1,8 +1,5 @@
-"""An embedded store is empty when its node starts: what of the last run is put into it?
-
-What users chose (modes and custom statuses, ends included) stands in the ledger, and who was here when the process ended is
-closed there. Afterwards "not in the store" means "chose nothing", as it does with every other engine.
-"""
+"""Fills an embedded store, which is empty when its node starts, with the modes and custom statuses from the ledger. Also
+closes the last run: users that still have its run marker were last seen at its last stamp."""
 
 from __future__ import annotations
 
@@ -26,17 +23,17 @@ async def restore_from_ledger(engine: Engine, ledger: Ledger, clock: Clock, timi
     if left:
         log.info("run.closed", users=left)
     shards = range(engine.shards)
-    for shard in shards:  # while we put something back, absence says nothing
+    for shard in shards:  # until all is restored, a missing record means nothing
         await engine.unsettle(shard, clock.now())
     after = ""
     while choices := await ledger.chosen(after, AT_A_TIME):
         after = choices[-1].user
-        await _put_back(engine, ledger, choices, timings)
+        await _restore(engine, ledger, choices, timings)
     for shard in shards:
         await engine.settle(shard, clock.now(), 0)
 
 
-async def _put_back(engine: Engine, ledger: Ledger, choices: list[Choice], timings: Timings) -> None:
+async def _restore(engine: Engine, ledger: Ledger, choices: list[Choice], timings: Timings) -> None:
     remembered = await ledger.remembered([choice.user for choice in choices])
     for user, known in remembered.items():
         presence = from_ledger(known)

@@ -1,4 +1,4 @@
-"""The steps of one decision: compute the outcome, prepare the write, apply the result. Used for single users and batches."""
+"""The steps of one decision: compute the outcome, prepare the write, apply the result; for single users and batches."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from herenow.core.settle import droppable, settle
 from herenow.errors import Unavailable
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
+from herenow.node.outages import EndsWait
 from herenow.node.people import InFlightCommit, PendingEdit, Person
-from herenow.node.records.decision import Decision, differ_in_stamps_only, log_note, restored
+from herenow.node.records.decision import Decision, differ_in_stamps_only, ends, log_note, restored
 from herenow.node.records.ledger_writer import LedgerWriter
 from herenow.node.records.reader import Reader
 from herenow.node.records.record_events import RecordEvents
@@ -26,13 +27,13 @@ class DecisionSteps:
         self._events = events
 
     def decide(self, person: Person) -> Decision:
-        """Call the core with the record as known, the sessions held now and the edits that were requested."""
+        """Raises `EndsWait`."""
         record = person.record
-        record.dirty = False  # everything that was marked until now is considered now
+        record.dirty = False  # this decision includes all that was marked dirty until now
         for pending in record.pending_edits:
             pending.in_flight = False
         first = self._events.enforce_deletion(person)
-        epoch = self._context.authority.epoch
+        epoch, outages = self._context.authority.epoch, self._context.authority.outages
         edits = record.pending_edits
         held = [(session, session.facts(epoch)) for session in person.held]
         outcome = settle(
@@ -42,11 +43,14 @@ class DecisionSteps:
             epoch=epoch,
             held=[facts for _, facts in held],
             edits=[*first, *restored(person), *[pending.edit for pending in edits]],
+            outage=outages.of(person.shard),
         )
+        if ends(record.presence, outcome.presence) and outages.ends_wait(person.shard):
+            raise EndsWait("ends wait until every node has committed the sessions that it holds")
         return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
 
     def prepare(self, decision: Decision) -> None:
-        """Encode the write and mark it as in flight; the caller clears `committing` when the store has answered."""
+        """Encode the write and set `committing`, which the caller clears when the store has answered."""
         person, before, outcome = decision.person, decision.before, decision.outcome
         record = encode(outcome.presence)
         decision.unsaved = outcome.unsaved or droppable(outcome.presence)
@@ -60,10 +64,10 @@ class DecisionSteps:
             self._delivery.mark_changed(person)
 
     def take_effect(self, decision: Decision) -> None:
-        """The store has committed the write."""
+        """Call after the commit: adopt the record here, pass it to the ledger writer, publish it."""
         person, outcome, record = decision.person, decision.outcome, decision.write.record
         assert record is not None
-        if outcome.presence.version > person.record.presence.version:  # else the log came before the answer
+        if outcome.presence.version > person.record.presence.version:  # else the log delivered it before the answer
             person.record.adopt(record, outcome.presence, visible=outcome.news)
         self._reader.forget(person.user)
         self._ledger_writer.note(
@@ -75,7 +79,7 @@ class DecisionSteps:
             self._delivery.publish(person)
 
     def conclude(self, decision: Decision) -> None:
-        """The record says what was decided: tell the sessions, and answer the callers whose edits are in it."""
+        """Call when the record contains the decision: reports it to the sessions, and resolves the edits it contains."""
         person = decision.person
         self._note_held(decision)
         if decision.outcome.applied:
@@ -83,7 +87,6 @@ class DecisionSteps:
             self._answer(person, decision.edits)
 
     async def adopt_conflict(self, decision: Decision, conflict: Conflict) -> None:
-        """The commit found another record than expected."""
         self._context.metrics.conflicts += 1
         self.check_whole(decision.person)
         await self._reader.adopt_conflict(decision.person, decision.expected, conflict.current)
@@ -93,7 +96,7 @@ class DecisionSteps:
         self.check_whole(person)
 
     async def is_behind(self, person: Person) -> bool:
-        """True if the store has a newer record. A commit finds that out by itself; an answer without a commit must ask."""
+        """Read the record again; True if it differs. Needed before an answer without a commit, which would have shown it."""
         changed = bool(await self._reader.refresh([person]))
         self.check_whole(person)
         return changed
@@ -103,7 +106,6 @@ class DecisionSteps:
             raise Unavailable(f"shard {person.shard} is not whole")
 
     def give_up(self, person: Person, error: Exception) -> None:
-        """Answer every caller that waits for this user with an error."""
         edits, person.record.pending_edits = person.record.pending_edits, ()
         for pending in edits:
             if not pending.done.done():

@@ -1,13 +1,12 @@
-"""How this node's commits reach a shard: in batches, one in flight, each with the number the fence expects.
+"""Sends this node's commits to the shards: in batches, one in flight per shard, each with the number the fence expects.
 
-Answers: was this write taken, was there something else, or do we not know? And if we do not know, how do we make sure
-that a doubtful batch can no longer run late?
+If a batch gets no answer, `jump` makes sure that it cannot run late:
 
     n1  commit(last=7, next=8) ──────────── no answer ────────────▶ (runs late, expects row 7) ✗ refused
     n1                          jump(9) ─▶ row was 7 or 8: now 9
     n1                                     commit(last=9, next=10) …
 
-Whatever the doubtful batch did, its users are read and decided again, so nobody needs to know what it did.
+Its users are read and decided again, so its outcome need not be known.
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ from herenow.node.context import Context
 from herenow.node.records.record_events import RecordEvents
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
 
-BATCH = 500
-"""Writes per commit: what a store does in a few milliseconds, so that others get their turn."""
-
-RETRY = 0.2
-"""Seconds between two tries to resolve a doubt."""
+BATCH = 500  # writes per commit: a few milliseconds of work, so that a store can serve others in between
+RETRY = 0.2  # seconds between two attempts to `jump` after a commit without an answer
 
 VERIFY = 30.0
-"""Seconds after a commit in which the shard is asked whether it still has it: a failover loses the last ten or so."""
+"""Seconds after a commit in which the shard is checked for it: a failover loses the last ten seconds or so."""
 
 
 Results = tuple[Written | Conflict, ...]
@@ -36,8 +32,6 @@ Results = tuple[Written | Conflict, ...]
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Waiting:
-    """Writes that were decided together, of different users."""
-
     writes: tuple[Write, ...]
     epoch: str
     answer: asyncio.Future[Results]
@@ -45,13 +39,12 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Lane:
-    """One shard: what waits, and the number of the last batch that was acknowledged or jumped over."""
+    """Queue of one shard, with the number of the last batch that was acknowledged or jumped over."""
 
     shard: int
     queue: list[_Waiting] = field(default_factory=list)
     draining: bool = False
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One call in flight per shard."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # one call in flight per shard
     epoch: str = ""
     number: int = 0
     committed_at: float = float("-inf")
@@ -65,33 +58,31 @@ class Writer:
         self._tasks = context.tasks
         self._metrics = context.metrics
         self._events = events
-        self._embedded = context.settings.engine_in_memory
-        """True: the store answers without waiting, so nothing would gather behind a batch."""
+        self._embedded = context.settings.engine_in_memory  # True: the store answers at once, so no queue builds up
         self._lanes = [_Lane(shard) for shard in range(context.engine.shards)]
 
     async def commit(self, shard: int, writes: tuple[Write, ...], epoch: str) -> Results:
-        """All in one batch. `epoch` is the one the writes were decided under: they are not taken under another. Raises
-        `Unavailable` (nothing happened; try again later) or `UnknownOutcome` (read, then decide again)."""
+        """Commit all writes in one batch. `epoch`: the one they were decided under; under a newer one they fail. Raises
+        `Unavailable` (nothing happened; retry later) or `UnknownOutcome` (read, then decide again)."""
         lane = self._lanes[shard]
         answer: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
         lane.queue.append(_Waiting(writes, epoch, answer))
         if not lane.draining:
             lane.draining = True
             if self._embedded:
-                await self._drain(lane)  # a task, a wait and a wake-up would take longer than the commit
+                await self._drain(lane)  # a task would cost more than the commit
             else:
                 self._tasks.spawn(self._drain(lane), f"writer-{shard}")
         return await answer
 
     async def rejoin(self, shard: int) -> None:
-        """After a loss: our row stands again, one further than it ever stood, so that it tells whether the shard still has
-        what it was given until now."""
+        """Call when the records were offered after data loss: puts our row back, above every earlier number. If the row is
+        lower or missing later (`still_joined`), the shard has lost the offers again."""
         lane = self._lanes[shard]
         async with lane.turn:
             await self._join(lane, lane.number + 1 if lane.epoch == self._authority.epoch else 1)
 
     async def still_joined(self, shard: int) -> bool:
-        """Is our row where we know it stood?"""
         lane = self._lanes[shard]
         async with lane.turn:
             if lane.epoch != self._authority.epoch:
@@ -100,15 +91,15 @@ class Writer:
             return row is not None and row >= lane.number
 
     async def verify(self, shard: int) -> None:
-        """Does the shard still have what it acknowledged? Raises `Unavailable` when it does not, or does not say within
-        bounded time: who asks has other shards to look after, and a doubt may last as long as the store takes no writes."""
+        """Commit an empty batch, which is refused if the shard lost acknowledged commits: raises `Unavailable`, also if it
+        does not answer in time, since a store that takes no writes would block the caller for long."""
         lane = self._lanes[shard]
         try:
             async with asyncio.timeout(DEADLINE):
                 await lane.turn.acquire()
         except TimeoutError:
             raise Unavailable(f"shard {shard} has not said yet what became of a commit") from None
-        # A task, because what was sent must be followed up, whoever still waits for it.
+        # A task, because the outcome of the batch must be resolved also if the caller is cancelled.
         asking = self._tasks.spawn(self._ask_whether_it_has(lane), f"verify-{shard}")
         await asyncio.wait([asking], timeout=2 * DEADLINE)
         if not asking.done():
@@ -117,7 +108,7 @@ class Writer:
             raise failure
 
     async def _ask_whether_it_has(self, lane: _Lane) -> HerenowError | None:
-        """In its turn, which ends with this."""
+        """Commit an empty batch. The caller has acquired `lane.turn`; this releases it."""
         try:
             if lane.epoch == self._authority.epoch:
                 await self._commit_batch(lane, ())
@@ -127,8 +118,15 @@ class Writer:
             lane.turn.release()
         return None
 
+    async def probe(self, shard: int) -> None:
+        """Write an empty batch to a shard that could not be written. Raises `Unavailable` or `UnknownOutcome`."""
+        lane = self._lanes[shard]
+        if not lane.turn.locked():  # else a write is under way, and shows the same
+            async with lane.turn:
+                await self._commit_batch(lane, ())
+
     async def verify_recent(self) -> None:
-        """All shards to which something was committed a short while ago: a failover loses writes without a word."""
+        """`verify` every shard with a recent commit: a failover loses writes without an error."""
         since = self._clock.monotonic() - VERIFY
         for lane in self._lanes:
             if lane.committed_at > since and not lane.draining:
@@ -148,7 +146,7 @@ class Writer:
             lane.queue = []
 
     async def _commit_waiting(self, lane: _Lane) -> None:
-        """Each waiting write gets its result or its error."""
+        """Commit one batch of the queue and set the result or the error of each item."""
         items = _batch_of(lane)
         current = [item for item in items if item.epoch == self._authority.epoch]
         try:
@@ -177,7 +175,11 @@ class Writer:
         self._metrics.commits += bool(writes)
         try:
             result = await write_within(self._engine.commit(batch))
+        except Unavailable:
+            self._authority.outages.on_failure(lane.shard)
+            raise
         except UnknownOutcome:
+            self._authority.outages.on_failure(lane.shard)
             self._metrics.doubtful += 1
             await self._resolve(lane, batch)
             raise
@@ -185,6 +187,8 @@ class Writer:
             await self._refused(lane, result.row)
             raise Unavailable(f"shard {lane.shard} does not know this node's last commits")
         lane.number = batch.next
+        if self._authority.outages.on_success(lane.shard):
+            self._events.on_writable(lane.shard)
         if not result.settled:
             self._events.on_loss(lane.shard, batch.next)
         return result.results
@@ -201,7 +205,7 @@ class Writer:
             raise Unavailable(f"this node's epoch was ended in shard {shard}")
 
     async def _resolve(self, lane: _Lane, batch: Batch) -> None:
-        """Bar the doubtful batch from running late, and learn whether the shard still has what we know of."""
+        """Prevent a batch without an answer from running late; its old row also shows whether the shard lost data."""
         number = batch.next + 1
         while batch.epoch == self._authority.epoch:
             try:
@@ -214,8 +218,8 @@ class Writer:
                 await asyncio.sleep(RETRY)
 
     async def _refused(self, lane: _Lane, row: int | None) -> None:
-        """The shard lost our writes; or we lost our lease and were retired, which is for `lease` to find out, or for the
-        shard to say: then nothing is lost."""
+        """Report data loss, because our row is lower than expected or missing. A row that is missing because this epoch was
+        retired is no loss: `_ask_in` raises then."""
         if not self._authority.holds_lease or lane.epoch != self._authority.epoch:
             return
         if row is None:
@@ -224,7 +228,6 @@ class Writer:
 
 
 def _batch_of(lane: _Lane) -> list[_Waiting]:
-    """What waits, in order, as much of it as a batch should hold."""
     count, size = 0, 0
     for item in lane.queue:
         if count and size + len(item.writes) > BATCH:
@@ -238,4 +241,4 @@ def _fail(items: list[_Waiting], error: HerenowError) -> None:
     for item in items:
         if not item.answer.done():
             item.answer.set_exception(error)
-            item.answer.exception()  # its reader may be gone: not worth a warning
+            item.answer.exception()  # marks it as retrieved: its caller may be gone

@@ -1,7 +1,7 @@
-"""Sessions: the devices that are connected to this node or send heartbeats by REST, and what their users choose.
+"""Sessions: devices that are connected to this node or send REST heartbeats, and the modes of their users.
 
-`connections` holds sockets, `rest_beats` devices without one, `liveness` finds those that fell silent, `modes` sets mode
-and custom status. `Sessions` is the face of this package; its attributes are the verbs that other parts use.
+`connections` has devices with a socket, `rest_beats` those without, `liveness` finds silent ones, `modes` sets mode and
+custom status. `Sessions` is the face of this package.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Sessions:
         self.assert_again = connections.assert_again
 
     def turn(self) -> None:
-        """Call every `TURN` seconds: checks the sessions whose time has come, and loses the silent ones."""
+        """Call every `TURN` seconds: runs the due liveness checks, and loses silent sessions."""
         self.liveness.turn()
         if self.liveness.suspicious:
             self._tasks.spawn(self.liveness.lose(self.connections.on_silent), "silence")

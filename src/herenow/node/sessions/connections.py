@@ -1,7 +1,7 @@
-"""What this node holds: connections come, show life, act, fall silent and go.
+"""Sessions with sockets on this node: connect, heartbeat, activity, loss, sign-out.
 
-A beat ends here, as two stamps in memory. Only what changes the record is decided: a new session, a device that acts
-after resting or rests after acting, a loss, a sign-out. Who fell silent is found by `silence`.
+A heartbeat only writes two time stamps in memory. A decision is requested only for changes of the record: a new session, a
+device that becomes active or idle, a loss, a sign-out.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from herenow.settings import milliseconds
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 
-_ACTS = Idle.NO  # an attribute of an enum is slow to get
+_ACTIVE = Idle.NO  # looking up an enum attribute is slow
 
 
 class ConnectionEvents(Protocol):
     """Implemented by `viewing`."""
 
     def on_connection_closed(self, connection: Connection) -> None:
-        """This node no longer has the connection."""
+        """The connection was removed from this node."""
 
 
 class Connections:
@@ -64,7 +64,7 @@ class Connections:
         abort: Callable[[], None],
         issued_at: int | None = None,
     ) -> Connection:
-        """A device is here. `issued_at` is that of its token; None: now. Raises `ProtocolError` (too_many_connections)."""
+        """Add a connection. `issued_at` is that of its token; None: now. Raises `ProtocolError` (too_many_connections)."""
         person = self._people.get(user)
         if len(person.watchers.outboxes) >= self._max_connections:
             raise ProtocolError(
@@ -90,14 +90,13 @@ class Connections:
         return connection
 
     def refreshed(self, connection: Connection, issued_at: int) -> None:
-        """Its token was issued then."""
+        """Record the issue time of a token that the client presented."""
         connection.issued_at = issued_at
         connection.session.issued_at = max(connection.session.issued_at, issued_at)
 
     def on_committed(self, session: LocalSession) -> None:
-        """The record contains the session as live. Compute from when on activity changes the record."""
         committed = session.in_record(self._authority.epoch)
-        if committed is None or committed.idle is not _ACTS:
+        if committed is None or committed.idle is not _ACTIVE:
             session.fresh_until = 0
         else:
             session.fresh_until = self._liveness.fresh_until(session, committed)
@@ -105,36 +104,34 @@ class Connections:
         self.greet(session)
 
     def greet(self, session: LocalSession) -> None:
-        """Its connections learn how they are seen."""
+        """Send the welcomed connections of the session how others see the user."""
         for connection in session.connections:
             if connection.welcomed:
                 self._delivery.join_own(connection.outbox, session.person)
 
     def gone(self, connection: Connection, *, alive: bool = True, left_at: int | None = None) -> None:
-        """Its socket is closed, for whatever reason. `alive`: the closing itself was a sign of life (FIN, RST). `left_at`:
-        when that was read, which may be a while ago where thousands go at once; None: now."""
+        """Call when a socket is closed. `alive`: the close was a sign of life (FIN, RST). `left_at`: when it was read, which
+        is earlier than now if thousands close at once."""
         session = connection.session
         if connection not in session.connections:
             return
         person = session.person
         session.connections = without(session.connections, connection)
-        self._let_go(connection)
+        self._remove(connection)
         lost_at = now = self._clock.now()
-        if alive:  # its other connections may have been heard since
+        if alive:  # `seen_at` may be later, because of other connections
             lost_at = session.seen_at = now if left_at is None else max(left_at, session.seen_at)
         if not session.connections and session in person.held and session.lost_at is None:
-            # Of what was read after we stood still nobody knows when it was sent.
+            # Data that was read after the process was suspended may have arrived long before.
             session.seen_at = max(session.since, self._liveness.arrived_by(session.seen_at))
             self._lose(session, lost_at)
         self._people.release(person)
 
     def on_loss_committed(self, session: LocalSession) -> None:
-        """The record knows of the loss: the session is no longer held."""
         if session in session.person.held:
             session.person.held = without(session.person.held, session)
 
     def on_ended(self, session: LocalSession, why: str) -> None:
-        """The record no longer contains the session: signed out elsewhere, or refused because there are too many."""
         if session not in session.person.held:
             return
         session.person.held = without(session.person.held, session)
@@ -145,24 +142,24 @@ class Connections:
         if why == "refused":
             self._close(session, Close.TOO_MANY_CONNECTIONS, "too many sessions")
         else:
-            if again := self._came_again(session):
-                self._begin_anew(session, again)
+            if again := self._connected_again(session):
+                self._move_to_new_session(session, again)
             self._close(session, Close.SIGNED_OUT, "signed out")
 
-    def _came_again(self, session: LocalSession) -> tuple[Connection, ...]:
-        """Who came after the sign-out, while we could not know of it."""
+    def _connected_again(self, session: LocalSession) -> tuple[Connection, ...]:
+        """Connections that arrived after the sign-out, while this node could not decide and did not know of it."""
         presence = session.person.record.presence
-        notes = [n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)]
-        signed_out_at = max(notes, default=presence.version)
+        times = [n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)]
+        signed_out_at = max(times, default=presence.version)
         for before, connection in enumerate(session.connections):
             if connection.again_at > signed_out_at + CLOCK_SKEW:
-                return session.connections[before:]  # in the order they came
+                return session.connections[before:]  # they are in order of arrival
         return ()
 
-    def _begin_anew(self, session: LocalSession, connections: tuple[Connection, ...]) -> None:
-        """These are a session of their own."""
+    def _move_to_new_session(self, session: LocalSession, connections: tuple[Connection, ...]) -> None:
+        """Move these connections into a new session of the same device."""
         session.connections = session.connections[: -len(connections)]
-        anew = LocalSession(
+        moved = LocalSession(
             session.person,
             session.device,
             session.platform,
@@ -171,11 +168,11 @@ class Connections:
             connections=connections,
         )
         for connection in connections:
-            connection.session = anew
+            connection.session = moved
             self.refreshed(connection, connection.issued_at)
-        session.person.held += (anew,)
+        session.person.held += (moved,)
         self._metrics.sessions += 1
-        self._liveness.check_by(anew, anew.seen_at + self._timings.dead_after)
+        self._liveness.check_by(moved, moved.seen_at + self._timings.dead_after)
         self._records.mark_dirty(session.person)
 
     # Life and activity
@@ -184,7 +181,7 @@ class Connections:
         session.seen_at = self._clock.now()
 
     def beat(self, session: LocalSession, activity: Activity | None) -> bool:
-        """Answers whether it counts; one that comes too soon is evidence of life all the same."""
+        """Returns False for a heartbeat sooner than `beat_min` after the last one. It is a sign of life all the same."""
         now = self._clock.now()
         session.seen_at = now
         counts = now - session.beat_at >= self._beat_min
@@ -203,14 +200,14 @@ class Connections:
         self.note_activity(session, activity, now)
 
     def note_activity(self, session: LocalSession, activity: Activity, now: int) -> None:
-        """Its person acts or rests. That the device lives is noted by the caller, if it is so."""
+        """Set active or idle, but not `seen_at`: activity of an unknown device is no sign of life of this one."""
         if activity is Activity.ACTIVE:
             session.active_at = now
             session.idle = False
             if now >= session.fresh_until or session.person.record.deciding:
                 self._records.mark_dirty(session.person)
         else:
-            # The record may still say that it acts, by another way.
+            # The record may have activity from elsewhere.
             news = not session.idle or session.fresh_until > 0
             session.idle = True
             session.idle_at = now
@@ -220,8 +217,8 @@ class Connections:
     # Leaving
 
     async def sign_out(self, user: str, device: str, *, but: Connection | None = None) -> bool:
-        """End a device on purpose: all its tabs, on all nodes, without grace. Answers whether it was there.
-        `but` is the connection that asked, which closes itself."""
+        """End all sessions of a device, on all nodes, without grace. Returns whether there were any. `but`: the requesting
+        connection, which closes itself."""
         was_there = self.drop(user, device, but=but)
         end = sign_out(device, (self._authority.epoch,))
 
@@ -234,9 +231,8 @@ class Connections:
         return was_there
 
     def drop(self, user: str, device: str | None = None, *, but: Connection | None = None) -> bool:
-        """What we hold of this user, or of one device, is signed out: it is closed, and no longer held. The record is the
-        caller's business; where nobody can tell it that, it hears of a loss, or it would say that the device was last seen
-        when something was last committed. Answers whether there was anything."""
+        """Close the sessions of a user, or of one device, on this node; returns whether there were any. The caller signs
+        them out in the record. In case that fails, committed ones stay here as lost, so that last seen becomes right."""
         now = self._clock.now()
         dropped = self.drop_held(user, device)
         for session in dropped:
@@ -249,14 +245,14 @@ class Connections:
         return bool(dropped)
 
     def end_void(self, user: str, before: int, reason: str = "token_revoked") -> None:
-        """Close what was opened with a token issued before: into grace, like any other end of a token."""
+        """Close connections with a token that was issued before `before`; their sessions go into grace."""
         person = self._people.find(user)
         for session in () if person is None else person.held:
             for connection in [c for c in session.connections if c.issued_at < before]:
                 connection.end(Close.UNAUTHORIZED, reason)
 
     def drop_void(self, user: str, before: int) -> None:
-        """The user was deleted: close the same, and hold nothing that no later token vouches for."""
+        """As `end_void` for a deleted user: also drops sessions that have no later token."""
         person = self._people.find(user)
         for session in () if person is None else person.held:
             if session.issued_at < before:
@@ -269,7 +265,7 @@ class Connections:
                     connection.end(Close.UNAUTHORIZED, "user_deleted")
 
     def drop_held(self, user: str, device: str | None, *, unleased: bool | None = None) -> list[LocalSession]:
-        """What we hold of this device (None: of all) is held no longer: answers that. `unleased` None: by whatever way."""
+        """Remove and return the sessions of a device (None: of all). `unleased`: only REST sessions, or only others."""
         person = self._people.find(user)
         if person is None:
             return []
@@ -286,21 +282,20 @@ class Connections:
             self._metrics.sessions -= 1
 
     def end_all(self, code: int, reason: Callable[[], str]) -> None:
-        """Close everything, as a node does that stops."""
         for person in self._people:
             for session in person.held:
                 for connection in session.connections:
                     connection.end(code, reason())
 
     def let_go_all(self) -> None:
-        """Those who did not go though they were told to: nobody will hear of them here any more."""
+        """Treat all connections that are still open as closed, without a sign of life, because the node stops."""
         for person in self._people:
             for session in person.held:
                 for connection in session.connections:
                     self.gone(connection, alive=False)
 
     def assert_again(self) -> None:
-        """After a new epoch: everything we hold, under that one."""
+        """Commit all sessions under a new epoch."""
         for person in self._people:
             if person.held:
                 self._records.mark_dirty(person)
@@ -317,12 +312,12 @@ class Connections:
     def _close(self, session: LocalSession, code: int, reason: str, *, but: Connection | None = None) -> None:
         connections, session.connections = session.connections, ()
         for connection in connections:
-            self._let_go(connection)
+            self._remove(connection)
             if connection is not but:
                 connection.end(code, reason)
         self._people.release(session.person)
 
-    def _let_go(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         self._metrics.connections -= 1
         self._delivery.forget(connection.outbox)
         for listener in self._listeners:

@@ -1,7 +1,5 @@
-"""What users choose: mode, custom status, their own `idle_after`. Committed first, then waited for in the ledger.
-
-A choice is accepted while the ledger is away and written when it is back; a preference is not, for the ledger is its truth.
-"""
+"""Sets a user's mode, custom status and own `idle_after`. A mode or custom status is committed to the store first, so it is
+accepted while the ledger is away; `idle_after` is a preference, which must be in the ledger first."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ class Modes:
         self._ledger = context.ledger
 
     async def set_mode(self, user: str, mode: Mode, until: int | None, *, saved: bool = True) -> Presence:
-        """`saved`: return only when the ledger has it, for whoever answers that it is done."""
+        """`saved`: wait a moment until the ledger has it, too (`LedgerWriter.wait_saved`)."""
         return await self._choose(user, set_mode(mode, until), saved=saved)
 
     async def set_custom(self, user: str, custom: Custom | None, *, saved: bool = True) -> Presence:
@@ -29,7 +27,7 @@ class Modes:
     async def set_both(
         self, user: str, mode: Mode, until: int | None, custom: Custom | None, *, saved: bool = True
     ) -> Presence:
-        """At once: nobody sees one without the other."""
+        """Set both in one commit, so that no viewer sees one without the other."""
         first, second = set_mode(mode, until), set_custom(custom)
 
         def both(presence: Presence, now: int, timings: Timings) -> Presence:

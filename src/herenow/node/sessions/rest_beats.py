@@ -1,8 +1,7 @@
-"""Devices without a connection: they beat by REST, or an outside gateway beats for them.
+"""Sessions by REST heartbeats, sent by a device without a socket or by an outside gateway for it.
 
-Such a session is nobody's: the record has its deadline, and any node may hear the next beat. Where the device has a
-socket, here or at another node, that is what counts and a beat is evidence for it. Another thing that an outside gateway
-may say is the reason to change this module.
+Such a session belongs to no node: its deadline is in the record, and any node may receive the next heartbeat. If the device
+also has a socket on some node, a heartbeat is only a sign of life for the session of that socket.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from herenow.node.sessions.liveness import LivenessMonitor
 from herenow.settings import milliseconds
 from herenow.wire.inputs import Activity
 
-TOGETHER = 200
-"""Users handed over at a time."""
+TOGETHER = 200  # users handed over at a time
 
 
 class RestBeats:
@@ -38,9 +36,8 @@ class RestBeats:
     async def beat(
         self, user: str, device: str, platform: Platform, activity: Activity | None, *, issued_at: int | None = None
     ) -> bool:
-        """An unleased session, unless the device has a socket, which then is what counts. `issued_at` is that of the
-        user's token; None: a service speaks for them, now. Answers as `Sessions.beat` does. Raises `ProtocolError`
-        (too_many_sessions, token_revoked)."""
+        """Create or extend a REST session, unless the device has a socket. `issued_at`: of the user's token; None: a service
+        calls. Returns as `Sessions.beat`. Raises `ProtocolError` (too_many_sessions, token_revoked)."""
         person = self._people.get(user)
         with self._people.keeping(person):
             issued = self._clock.now() if issued_at is None else issued_at
@@ -63,7 +60,7 @@ class RestBeats:
         if person.record.dirty:
             await self._records.wait_decided(person.user)
         if session.in_record(UNLEASED) is None and session in person.held:
-            # Has another node its socket, as we believe?
+            # By the known record another node has a socket of the device: check with a fresh one.
             await self._records.wait_decided(person.user, afresh=True)
         if session.ended_by_deletion:
             raise ProtocolError("token_revoked", "The token was issued before the user was deleted.")
@@ -83,11 +80,12 @@ class RestBeats:
         return session
 
     def _is_due_again(self, session: LocalSession, committed: Session) -> bool:
-        """Its deadline is rewritten at most every third of `dead_after`."""
+        """True if the deadline in the record should be moved: at most every third of `dead_after`."""
         return session.seen_at - committed.seen_at >= self._timings.dead_after // 3
 
     async def _beat_elsewhere(self, session: LocalSession, activity: Activity | None) -> None:
-        """Another node has the device's socket. The beat is history then: kept, it could revive the device later."""
+        """Commit the activity to the session of the device's socket on another node. The REST session is dropped: kept, it
+        could revive the device later."""
         person = session.person
         if session in person.held:
             person.held = without(person.held, session)
@@ -101,7 +99,7 @@ class RestBeats:
         return committed.idle is not Idle.NO or acted_at - committed.active_at >= self._beat_min
 
     async def acted(self, user: str) -> bool:
-        """Activity of unknown device: of the live sessions, never a new one. Answers whether there are any."""
+        """Activity on an unknown device: counts for all live sessions. Returns whether there are any."""
         person = self._people.get(user)
         with self._people.keeping(person):
             presence = person.record.presence if person.record.known else await self._records.wait_decided(user)
@@ -117,13 +115,13 @@ class RestBeats:
             return presence.live
 
     async def gone(self, user: str, device: str) -> None:
-        """An outside gateway lost this device's connection: into grace."""
+        """Move the REST session into grace, because the outside gateway lost the device."""
         self._connections.drop_held(user, device, unleased=True)
         await self._records.apply(user, lose(device))
 
     async def hand_over(self) -> None:
-        """Before this node stops: the record learns of beats that were not worth a commit while we lived. Those first whose
-        deadline comes first. What cannot be told is told by the next beat, if it comes in time."""
+        """Call before the node stops: commits heartbeats that are later than the records, earliest deadline first. If one
+        fails, the device's next heartbeat, at another node, extends the session."""
         known = [(_known_until(person), person) for person in self._people if _news(person)]
         known.sort(key=lambda each: each[0])
         for start in range(0, len(known), TOGETHER):
@@ -134,7 +132,7 @@ class RestBeats:
 
 
 def _news(person: Person) -> dict[str, int]:
-    """Device → when it last lived, where that is later than the record says."""
+    """Device → its last heartbeat, if that is later than in the record."""
     recorded = {s.device: s.seen_at for s in person.record.presence.sessions if s.holder == UNLEASED and s.live}
     return {
         session.device: session.seen_at

@@ -115,32 +115,35 @@ local function write_marks(marks, marked)
 end
 
 -- Appends the entries of a batch as one stream entry (a very large batch as several), whose id is the number of the last one.
--- Returns that number.
-local function append(log, head, entries, limit)
+-- Its first field is empty and has the tag of the batch before and its own, so that a reader notices another branch of the
+-- store. Returns that number.
+local function append(log, head, before, tag, entries, limit)
   for from = 1, #entries, 2000 do
     local to = math.min(from + 1999, #entries)
     head = head + (to - from + 1) / 2
     local oldest = string.format('%.0f', math.max(0, head - limit))
-    call('XADD', log, 'MINID', '~', oldest, string.format('%.0f-0', head), unpack(entries, from, to))
+    local tags = before .. ' ' .. tag
+    call('XADD', log, 'MINID', '~', oldest, string.format('%.0f-0', head), '', tags, unpack(entries, from, to))
+    before = tag
   end
   return head
 end
 
 local function read_header(header)
   local found = call('GET', header)
-  if not found then return '?', 0 end
-  local state, head = string.match(found, '^(%S+) (%d+)')
-  return state, tonumber(head)
+  if not found then return '?', 0, '' end
+  local state, head, tag = string.match(found, '^(%S+) (%d+) %S+ ?(%S*)')
+  return state, tonumber(head), tag
 end
 
 local function is_settled(state) return byte(state) == 115 end
 
-local function write_header(header, wakes, state, head)
+local function write_header(header, wakes, state, head, tag)
   local next = call('ZRANGE', wakes, 0, 0, 'WITHSCORES')[2] or '-'
-  call('SET', header, string.format('%s %.0f %s', state, head, next))
+  call('SET', header, string.format('%s %.0f %s %s', state, head, next, tag))
 end
 
 local function unsettle(header, log, wakes, head, now)
   call('DEL', log)
-  write_header(header, wakes, 'u' .. now, math.max(head + 1, tonumber(now)))
+  write_header(header, wakes, 'u' .. now, math.max(head + 1, tonumber(now)), 'u' .. now)
 end

@@ -8,7 +8,8 @@ local row = call('HGET', fences, epoch)
 if row ~= last then return {-1, row} end
 local names = read_wakes(wakes, 6)
 call('HSET', fences, epoch, next)
-local state, head = read_header(header)
+local state, head, before = read_header(header)
+local tag = before
 local answer, entries, marked, at, index = {is_settled(state) and 1 or 0}, {}, {}, 1, 0
 while at <= #rows do
   local i, field, expected, value, tail, wake, mark, entry
@@ -32,6 +33,7 @@ while at <= #rows do
 end
 write_marks(marks, marked)
 if write_wakes(wakes, names, 6) or entries[1] then
-  write_header(header, wakes, state, append(log, head, entries, log_limit))
+  if entries[1] then tag = epoch .. '.' .. next end
+  write_header(header, wakes, state, append(log, head, before, tag, entries, log_limit), tag)
 end
 return answer

@@ -4,7 +4,7 @@ local header, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4] -- then b
 local since, rows = tonumber(ARGV[1]), ARGV[2]
 -- columns: bucket index, field, version, value, tail, wake-up, unsaved flag
 local ROW = '>I3Bc0I6I3c0I3c0I6B'
-local state, head = read_header(header)
+local state, head, tag = read_header(header)
 if is_settled(state) then return 0 end
 local names, marked, at = read_wakes(wakes, 4), {}, 1
 while at <= #rows do
@@ -21,5 +21,5 @@ end
 write_marks(marks, marked)
 write_wakes(wakes, names, 4)
 if state ~= '?' and tonumber(sub(state, 2)) < since then state = 'u' .. ARGV[1] end
-write_header(header, wakes, state, head)
+write_header(header, wakes, state, head, tag)
 return 1

@@ -17,6 +17,6 @@ while at <= #rows do
 end
 write_marks(marks, marked)
 if write_wakes(wakes, names, 4) then
-  local state, head = read_header(header)
-  write_header(header, wakes, state, head)
+  local state, head, tag = read_header(header)
+  write_header(header, wakes, state, head, tag)
 end

@@ -1,6 +1,6 @@
-"""Somebody with more viewers than are told at once, on a whole node: what happens in the middle of a wave.
+"""A user with too many viewers for immediate delivery, on a whole node: events during paced delivery.
 
-Here four viewers are a crowd, and a wave takes two seconds: those who are active hear in its first half.
+Here four viewers are many, and a paced round takes two seconds; active viewers are served in its first half.
 """
 
 import pytest
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 VIEWERS = ("bob", "cem", "dan", "eve")
 WAVE = 2.0
 TURN = 0.05
-"""Seconds between two parts of a wave."""
+"""Seconds between two parts of a paced round."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def world():
 
 
 async def audience(world, *, idle=VIEWERS):
-    """ana is here, and everybody looks at her."""
+    """ana is connected and all viewers watch her."""
     node = await world.start("n1")
     await world.befriend("ana", *VIEWERS, "fay", "gil")
     ana = world.client("ana")
@@ -58,7 +58,7 @@ async def until_some_have_heard(world, viewers):
     return heard(viewers)
 
 
-async def test_the_active_hear_first_and_every_frame_says_paced(world):
+async def test_active_viewers_get_a_paced_change_first_and_every_frame_says_paced(world):
     node, ana, viewers = await audience(world, idle=("bob", "cem"))
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(WAVE / 2 + TURN)
@@ -70,7 +70,7 @@ async def test_the_active_hear_first_and_every_frame_says_paced(world):
         assert frame["delivery"] == "paced"
 
 
-async def test_who_becomes_active_while_waiting_is_told_as_the_active_are(world):
+async def test_a_waiting_viewer_who_becomes_active_is_served_like_active_viewers(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(TURN)
@@ -79,7 +79,7 @@ async def test_who_becomes_active_while_waiting_is_told_as_the_active_are(world)
     assert heard(viewers) == {"eve"}
 
 
-async def test_g11_what_waits_in_a_wave_is_never_sent_after_a_block(world):
+async def test_g11_a_paced_change_is_not_sent_after_a_block(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
@@ -90,7 +90,7 @@ async def test_g11_what_waits_in_a_wave_is_never_sent_after_a_block(world):
         assert viewer.saw("ana") == (["busy"] if user in first else ["offline"])
 
 
-async def test_who_hides_between_two_parts_of_a_wave_is_not_shown_by_the_later_ones(world):
+async def test_a_user_who_becomes_invisible_during_paced_delivery_is_not_shown_by_later_parts(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
@@ -102,7 +102,7 @@ async def test_who_hides_between_two_parts_of_a_wave_is_not_shown_by_the_later_o
         assert viewer.last("ana").last_seen == hidden_at
 
 
-async def test_who_shows_themselves_to_nobody_in_the_middle_of_a_wave_is_not_shown_by_the_later_parts(world):
+async def test_a_user_who_chooses_visibility_nobody_during_paced_delivery_is_not_shown_later(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
@@ -112,7 +112,7 @@ async def test_who_shows_themselves_to_nobody_in_the_middle_of_a_wave_is_not_sho
         assert viewer.saw("ana") == (["busy", "offline"] if user in first else ["offline"])
 
 
-async def test_who_subscribes_again_while_waiting_has_it_then_and_not_once_more(world):
+async def test_a_waiting_viewer_who_subscribes_again_gets_the_change_once(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await viewers["eve"].watch("ana")
@@ -120,7 +120,7 @@ async def test_who_subscribes_again_while_waiting_has_it_then_and_not_once_more(
     assert [shown.answer for shown in viewers["eve"].shown["ana"]] == [True]
 
 
-async def test_who_unsubscribes_while_waiting_hears_nothing(world):
+async def test_a_waiting_viewer_who_unsubscribes_gets_nothing(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     node.node.viewing.unsubscribe(viewers["eve"].connection.outbox, ["ana"])
@@ -128,7 +128,7 @@ async def test_who_unsubscribes_while_waiting_hears_nothing(world):
     assert heard(viewers) == viewers.keys() - {"eve"}
 
 
-async def test_when_the_crowd_becomes_a_few_those_who_wait_are_told_at_once(world):
+async def test_when_few_viewers_remain_the_waiting_ones_are_served_at_once(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     for user in ("bob", "cem", "dan"):
@@ -141,7 +141,7 @@ async def test_when_the_crowd_becomes_a_few_those_who_wait_are_told_at_once(worl
     assert "delivery" not in viewers["eve"].of_type("presence.status")[-1]
 
 
-async def test_own_devices_and_services_are_told_at_once(world):
+async def test_own_devices_and_services_get_a_paced_change_at_once(world):
     node, ana, viewers = await audience(world)
     other = world.client("ana", "d2")
     await other.connect(node)
@@ -160,7 +160,7 @@ async def test_own_devices_and_services_are_told_at_once(world):
     node.node.viewing.close_stream(stream)
 
 
-async def test_on_demand_means_a_snapshot_with_a_bucket_and_nothing_pushed_whatever_happens(world):
+async def test_on_demand_delivery_gives_a_snapshot_with_a_bucket_and_pushes_nothing(world):
     node, ana, viewers = await audience(world)
     for user in ("fay", "gil"):
         viewers[user] = world.client(user)
@@ -187,7 +187,7 @@ async def test_on_demand_means_a_snapshot_with_a_bucket_and_nothing_pushed_whate
     assert b"last_seen_bucket" not in truth
 
 
-async def test_a_drain_in_the_middle_of_a_wave_sends_everybody_away_and_leaves_nothing(world):
+async def test_a_drain_during_paced_delivery_closes_all_connections_and_leaves_nothing_waiting(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await until_some_have_heard(world, viewers)
@@ -197,7 +197,7 @@ async def test_a_drain_in_the_middle_of_a_wave_sends_everybody_away_and_leaves_n
     assert not node.node.delivery.paced_waiting
 
 
-async def test_one_viewer_on_every_screen_hears_in_the_same_moment(world):
+async def test_all_devices_of_a_viewer_get_a_paced_change_at_the_same_moment(world):
     node, ana, viewers = await audience(world)
     second = world.client("bob", "d2")
     await second.connect(node)

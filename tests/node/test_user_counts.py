@@ -1,4 +1,4 @@
-"""J6: what the gauges say equals a full count of the store."""
+"""J6: the gauges equal a full count of the store."""
 
 from collections import Counter
 
@@ -51,7 +51,7 @@ async def test_j6_gauges_equal_a_full_count(world):
     assert sum(said(n1).values()) > 10
 
 
-async def test_j6_a_node_that_starts_among_changes_counts_nobody_twice(world):
+async def test_j6_a_node_that_starts_during_changes_counts_no_user_twice(world):
     n1 = await world.start("n1")
     clients = await crowd(world, n1)
     moved = iter(clients)
@@ -59,7 +59,7 @@ async def test_j6_a_node_that_starts_among_changes_counts_nobody_twice(world):
     walk = n2.node.context.engine.walk
 
     async def slow_walk(shard, cursor, limit):
-        """Somebody changes while every page is read."""
+        """A user changes while every page is read."""
         for client in (next(moved, None), next(moved, None)):
             if client is not None:
                 client.rest()
@@ -73,7 +73,7 @@ async def test_j6_a_node_that_starts_among_changes_counts_nobody_twice(world):
     assert said(n1) == said(n2) == counted(world)
 
 
-async def test_j6_after_a_gap_it_is_counted_anew(world):
+async def test_j6_users_are_recounted_after_a_log_gap(world):
     n1, n2 = await world.start_all("n1", "n2")
     tail = Stalled(n2.node.context.engine, "tail")
     clients = await crowd(world, n1)
@@ -85,7 +85,7 @@ async def test_j6_after_a_gap_it_is_counted_anew(world):
     assert clients
 
 
-async def test_j6_a_gap_while_it_is_counted_is_not_forgotten(world):
+async def test_j6_a_log_gap_during_a_recount_causes_another_recount(world):
     n1, n2 = await world.start_all("n1", "n2")
     walk = Stalled(n2.node.context.engine, "walk")
     n2.node.cluster.counts.recount(0)
@@ -99,7 +99,7 @@ async def test_j6_a_gap_while_it_is_counted_is_not_forgotten(world):
 
 
 @pytest.mark.parametrize("silent", [True, False], ids=["its log is silent, too", "only it cannot be walked"])
-async def test_j6_a_shard_that_is_away_keeps_no_other_from_being_counted(world, silent):
+async def test_j6_an_unavailable_shard_does_not_stop_the_count_of_other_shards(world, silent):
     n1, n2 = await world.start_all("n1", "n2")
     await crowd(world, n1)
     away = [Rule(Fault.UNAVAILABLE, node="n2", calls=("walk",), shard=0)]
@@ -114,7 +114,7 @@ async def test_j6_a_shard_that_is_away_keeps_no_other_from_being_counted(world, 
     assert said(n2) == said(n1) == counted(world)
 
 
-async def test_j6_after_the_store_was_emptied(world):
+async def test_j6_users_are_recounted_after_the_store_was_emptied(world):
     n1, n2 = await world.start_all("n1", "n2")
     await crowd(world, n1)
     world.store.empty()

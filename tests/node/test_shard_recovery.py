@@ -1,4 +1,4 @@
-"""A shard, or the whole store, loses its memory: nobody is shown offline, and nobody comes back who had left."""
+"""A shard or the whole store loses data: no user is shown offline, and no user who left is restored."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def cast(world):
-    """ana on n1, invisible iris on n1 and n2, zoe who has left; bob and far look on from both."""
+    """ana on n1, invisible iris on n1 and n2, zoe who has left; bob and far watch from both nodes."""
     await world.befriend("ana", "bob", "iris", "zoe")
     n1, n2 = await world.start_all("n1", "n2")
     ana, iris, phone, zoe = (
@@ -49,7 +49,7 @@ def assert_nobody_noticed(world, *viewers):
 
 
 @pytest.mark.parametrize("what", ["everything", "each shard"])
-async def test_e16_a_store_that_was_emptied_is_written_again_and_nobody_notices(world, what):
+async def test_e16_an_emptied_store_is_refilled_without_a_visible_change(world, what):
     n1, n2, ana, bob, far = await cast(world)
     for shard in [None] if what == "everything" else range(4):
         world.store.empty(shard)
@@ -66,7 +66,7 @@ async def test_e16_a_store_that_was_emptied_is_written_again_and_nobody_notices(
     assert all(shard.settled for shard in world.store.shards)
 
 
-async def test_leases_that_are_gone_too_are_put_back_and_what_was_held_under_them_stays(world):
+async def test_lost_leases_are_written_again_and_their_sessions_stay(world):
     n1, n2, ana, bob, far = await cast(world)
     before = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     world.store.empty()
@@ -78,8 +78,8 @@ async def test_leases_that_are_gone_too_are_put_back_and_what_was_held_under_the
     assert bob.saw("ana") == far.saw("ana") == ["online"]
 
 
-async def test_leases_put_back_into_an_empty_store_go_on_in_the_replica_that_has_them(world):
-    """A master comes back empty before its replica takes over: for a moment it is the master still."""
+async def test_leases_written_again_continue_after_a_failover_to_a_replica(world):
+    """A master comes back empty and stays master for a moment before its replica takes over."""
     n1, n2, ana, bob, far = await cast(world)
     before = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     await world.sleep(30)
@@ -94,8 +94,8 @@ async def test_leases_put_back_into_an_empty_store_go_on_in_the_replica_that_has
     assert_nobody_noticed(world, bob, far)
 
 
-async def test_who_was_retired_in_a_store_from_which_it_was_cut_off_takes_a_new_epoch(world):
-    """It renewed until now, at a master that nobody else listens to any more."""
+async def test_a_node_retired_while_it_was_cut_off_takes_a_new_epoch(world):
+    """The node renewed until now, at a master that no other node uses any more."""
     n1, n2, ana, bob, far = await cast(world)
     old = n1.node.context.authority.epoch
     for shard in range(4):
@@ -109,8 +109,8 @@ async def test_who_was_retired_in_a_store_from_which_it_was_cut_off_takes_a_new_
     assert_nobody_noticed(world, bob, far)
 
 
-async def test_who_is_retired_and_cannot_begin_anew_keeps_no_shard_from_settling(world):
-    """In a Cluster it may be cut off from the master with the leases alone."""
+async def test_a_retired_node_that_cannot_start_a_new_epoch_does_not_block_recovery(world):
+    """In a cluster the node may be cut off from only the master with the leases."""
     n1, n2, ana, bob, far = await cast(world)
     leases = ("renew", "leases", "store_time", "mark_dead", "drop_lease")
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n1", calls=leases)):
@@ -126,8 +126,8 @@ async def test_who_is_retired_and_cannot_begin_anew_keeps_no_shard_from_settling
     assert not far.last("ana").stale
 
 
-async def test_who_cannot_rule_out_that_it_was_retired_takes_a_new_epoch(world):
-    """Its row is gone, and longer than a lease has passed since it was renewed: by its own clock, or by the store's."""
+async def test_a_node_that_may_have_been_retired_takes_a_new_epoch(world):
+    """Its row is gone, and more than a lease has passed since its renewal, by its own clock or the store's."""
     n1, n2, ana, bob, far = await cast(world)
     old = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
@@ -142,7 +142,7 @@ async def test_who_cannot_rule_out_that_it_was_retired_takes_a_new_epoch(world):
     assert all(not shard.fences.keys() - now for shard in world.store.shards)
 
 
-async def test_a_shard_that_was_rolled_back_gets_its_newest_records_again(world):
+async def test_a_rolled_back_shard_gets_its_newest_records_back(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
@@ -154,8 +154,8 @@ async def test_a_shard_that_was_rolled_back_gets_its_newest_records_again(world)
     assert world.stored("ana").mode is Mode.BUSY
 
 
-async def test_a_rollback_that_the_log_has_overgrown_is_found_by_the_fence(world):
-    """The lost entry's number was given again before anybody looked: the log looks unbroken."""
+async def test_a_rollback_hidden_by_new_log_entries_is_found_by_the_fence(world):
+    """The number of the lost entry was used again before the check: the log looks complete."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     neighbour = next(user for user in (f"cy{n}" for n in range(100)) if shard_of(user, 4) == shard)
@@ -174,7 +174,7 @@ async def test_a_rollback_that_the_log_has_overgrown_is_found_by_the_fence(world
     assert world.stored("ana").mode is Mode.BUSY
 
 
-async def test_while_a_shard_is_not_whole_views_are_kept_called_stale_and_nothing_is_decided(world):
+async def test_while_a_shard_recovers_views_are_stale_and_no_decision_is_made(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     bob.forget()
@@ -188,7 +188,7 @@ async def test_while_a_shard_is_not_whole_views_are_kept_called_stale_and_nothin
     assert (bob.last("ana").status, bob.last("ana").stale) == ("away", False)
 
 
-async def test_who_arrives_while_a_shard_is_not_whole_is_shown_when_it_is(world):
+async def test_a_user_who_connects_while_a_shard_recovers_is_shown_afterwards(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("zoe", 4)
     world.store.empty(shard)
@@ -198,7 +198,7 @@ async def test_who_arrives_while_a_shard_is_not_whole_is_shown_when_it_is(world)
     assert bob.saw("zoe") == far.saw("zoe") == ["offline", "online"]
 
 
-async def test_a_node_that_was_cut_off_while_the_shard_healed_brings_what_only_it_knows(world):
+async def test_a_node_cut_off_during_shard_recovery_restores_its_records_afterwards(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
@@ -211,7 +211,7 @@ async def test_a_node_that_was_cut_off_while_the_shard_healed_brings_what_only_i
     assert world.stored("ana").live
 
 
-async def test_a_shard_that_is_emptied_again_while_it_heals_heals_all_the_same(world):
+async def test_a_shard_emptied_again_during_recovery_recovers(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     for _ in range(4):
@@ -224,7 +224,7 @@ async def test_a_shard_that_is_emptied_again_while_it_heals_heals_all_the_same(w
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
-async def test_a_store_that_answers_badly_while_it_heals_heals_all_the_same(world, fault):
+async def test_a_shard_recovers_despite_store_errors_during_recovery(world, fault):
     n1, n2, ana, bob, far = await cast(world)
     with world.faults.during(Rule(fault, probability=0.4)):
         world.store.empty()
@@ -234,8 +234,8 @@ async def test_a_store_that_answers_badly_while_it_heals_heals_all_the_same(worl
     assert bob.saw("iris") == far.saw("iris") == ["offline"]
 
 
-async def test_a_session_that_ended_while_nobody_could_write_it_down_is_not_brought_back(world):
-    """n2 offers what it last heard of ana; n1 knows better, but only n1."""
+async def test_a_session_that_ended_during_a_store_outage_is_not_restored(world):
+    """n2 offers the last record it knows of ana; only n1 knows that she left."""
     n1, n2, ana, bob, far = await cast(world)
     with world.faults.during(Rule(Fault.SILENCE)):
         await world.sleep(1)
@@ -247,8 +247,8 @@ async def test_a_session_that_ended_while_nobody_could_write_it_down_is_not_brou
     assert world.stored("ana") is None or not world.stored("ana").sessions
 
 
-async def test_an_old_record_offered_by_somebody_who_missed_the_end_does_not_last(world):
-    """The newest record has left the store, for the ledger has it; an older one is still remembered by n2."""
+async def test_an_outdated_record_offered_in_recovery_is_corrected(world):
+    """The newest record was dropped from the store because the ledger has it; n2 still has an older one."""
     n1, n2, ana, bob, far = await cast(world)
     old = n2.node.context.people.find("ana")
     record, presence = old.record.stored, old.record.presence
@@ -267,7 +267,7 @@ async def test_an_old_record_offered_by_somebody_who_missed_the_end_does_not_las
     assert cy.last("ana").status == "offline"
 
 
-async def test_a_device_that_was_signed_out_elsewhere_stays_out_when_the_store_is_emptied(world):
+async def test_a_device_signed_out_by_another_node_stays_signed_out_when_the_store_is_emptied(world):
     n1, n2, ana, bob, far = await cast(world)
     await n2.node.sessions.sign_out("ana", "d1")
     world.store.empty()
@@ -288,8 +288,8 @@ async def test_a_single_node_on_an_emptied_store_recovers_by_itself(world):
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_a_choice_that_a_rollback_lost_and_a_commit_wrote_over_is_made_again(world):
-    """n3 knows nobody, and commits over the rolled-back record before anybody notices: its version is the newest."""
+async def test_a_mode_lost_by_a_rollback_and_overwritten_is_restored(world):
+    """n3 knows no user and commits over the rolled-back record before the loss is noticed: its version is the newest."""
     n1, n2, ana, bob, far = await cast(world)
     n3 = await world.start("n3")
     shard = shard_of("ana", 4)
@@ -313,8 +313,8 @@ async def test_a_choice_that_a_rollback_lost_and_a_commit_wrote_over_is_made_aga
     assert ana.connected
 
 
-async def test_who_left_us_while_they_were_read_again_keeps_no_shard_from_healing(world):
-    """The read finds that the record has left the store, when nobody needs the person any more."""
+async def test_a_user_released_during_the_reread_does_not_block_shard_recovery(world):
+    """The read finds that the record was dropped, after the last reference to the person was released."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2", calls=("unsaved",))):
@@ -337,7 +337,7 @@ async def test_who_left_us_while_they_were_read_again_keeps_no_shard_from_healin
     assert not n2.node.context.authority.closed_shards
 
 
-async def test_a_mistake_while_a_shard_heals_does_not_keep_it_closed(world):
+async def test_an_error_during_shard_recovery_does_not_keep_the_shard_closed(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     offer, fails = n1.node.cluster.recovery._offer, 2
@@ -358,7 +358,7 @@ async def test_a_mistake_while_a_shard_heals_does_not_keep_it_closed(world):
     assert_nobody_noticed(world, bob, far)
 
 
-async def test_a_read_that_began_before_a_shard_was_settled_and_ended_after_it_is_no_new_loss(world):
+async def test_a_read_that_spans_the_settling_of_a_shard_is_not_a_new_loss(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.store.empty(shard)
@@ -379,7 +379,7 @@ async def test_a_read_that_began_before_a_shard_was_settled_and_ended_after_it_i
     assert_nobody_noticed(world, bob, far)
 
 
-async def test_a_store_that_was_never_used_has_lost_nothing(world):
+async def test_an_unused_store_reports_no_loss(world):
     world.store.empty()
     with capture_logs() as logs:
         n1 = await world.start("n1")
@@ -396,8 +396,8 @@ async def test_a_store_that_was_never_used_has_lost_nothing(world):
     assert n1.node.context.metrics.shards_lost == 1, "a loss is told as ever"
 
 
-async def test_a_loss_is_found_by_the_fence_while_the_logs_cannot_be_compared(world):
-    """As in a Cluster where another shard's master is away."""
+async def test_a_loss_is_found_by_the_fence_while_the_log_heads_cannot_be_read(world):
+    """As in a cluster where the master of another shard is away."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
@@ -409,8 +409,8 @@ async def test_a_loss_is_found_by_the_fence_while_the_logs_cannot_be_compared(wo
         assert n1.node.context.metrics.shards_lost == 1
 
 
-async def test_the_sweep_after_a_loss_gives_way_to_the_next_loss(world):
-    """It would find n1's lease gone as soon as the shard is whole again, while n1 stands still."""
+async def test_the_sweep_after_a_loss_is_interrupted_by_the_next_loss(world):
+    """The sweep would find n1's lease missing once the shard is settled, while n1 is frozen."""
     n1, _, _, _, far = await cast(world)
     world.store.empty()
     await world.sleep(5)

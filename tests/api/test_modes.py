@@ -1,4 +1,4 @@
-"""Custom status, mode, preferences; by oneself and by a service."""
+"""Custom status, mode and preferences, set by the user and by a service."""
 
 import pytest
 from tests.api.world import NOW, SERVICE, problem
@@ -12,7 +12,7 @@ FAMILY = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
 
 @pytest.fixture(params=["own", "by a service"])
 def of(request):
-    """The path of a user's choice and who may set it: themselves, or a service for them."""
+    """The path of a user's setting and its caller: the user, or a service."""
 
     def of(user, what):
         if request.param == "own":
@@ -26,7 +26,7 @@ async def own(world, user):
     return (await world.get("/api/v1/presence/me", by=user)).json()
 
 
-# --- Custom status ---------------------------------------------------------------------------------------------------
+# --- Custom status
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ async def own(world, user):
         ),
     ],
 )
-async def test_a_custom_status_is_set_and_answered(world, of, body, stored):
+async def test_a_custom_status_is_set_and_returned(world, of, body, stored):
     if body.get("expires_at") == "2027-01-15T10:00:00+02:00":
         body, stored = ({**body, "expires_at": "2027-01-15T12:00:00+02:00"}, {**stored, "expires_at": NOW + 2 * HOUR})
     path, by = of("writer", "status")
@@ -76,7 +76,7 @@ async def test_a_custom_status_is_set_and_answered(world, of, body, stored):
         ({"text": "a", "color": "red"}, "bad_shape"),
     ],
 )
-async def test_a_custom_status_that_is_not_allowed_is_refused_and_changes_nothing(world, of, body, code):
+async def test_an_invalid_custom_status_is_refused_and_changes_nothing(world, of, body, code):
     path, by = of("careful", "status")
     await world.put(path, {"text": "before"}, by=by)
     problem(await world.put(path, body, by=by), 400, code)
@@ -98,18 +98,18 @@ async def test_a_custom_status_never_changes_liveness(world, of):
     assert (status["status"], status["custom_status"], status["last_seen"]) == ("offline", None, None)
 
 
-# --- Mode ------------------------------------------------------------------------------------------------------------
+# --- Mode
 
 
 @pytest.mark.parametrize("mode", ["auto", "busy", "away", "invisible"])
-async def test_a_mode_is_set_and_answered(world, of, mode):
+async def test_a_mode_is_set_and_returned(world, of, mode):
     path, by = of("chooser", "mode")
     answer = await world.put(path, {"mode": mode}, by=by)
     assert (answer.status_code, answer.json()) == (200, {"mode": mode, "until": None})
     assert (await own(world, "chooser"))["mode"] == mode
 
 
-async def test_a_mode_may_have_an_end(world, of):
+async def test_a_mode_may_have_an_end_time(world, of):
     path, by = of("brief", "mode")
     answer = await world.put(path, {"mode": "busy", "until": NOW + HOUR}, by=by)
     assert answer.json() == {"mode": "busy", "until": NOW + HOUR}
@@ -130,12 +130,12 @@ async def test_a_mode_may_have_an_end(world, of):
         ({"mode": "busy", "till": NOW + HOUR}, "bad_shape"),
     ],
 )
-async def test_a_mode_that_is_not_allowed_is_refused(world, of, body, code):
+async def test_an_invalid_mode_is_refused(world, of, body, code):
     path, by = of("chooser", "mode")
     problem(await world.put(path, body, by=by), 400, code)
 
 
-async def test_clearing_the_mode_keeps_the_text_and_the_other_way_round(world):
+async def test_clearing_the_mode_keeps_the_text_and_clearing_the_text_keeps_the_mode(world):
     await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="both")
     await world.put("/api/v1/presence/status", {"text": "x"}, by="both")
     await world.put("/api/v1/presence/mode", {"mode": "auto"}, by="both")
@@ -145,7 +145,7 @@ async def test_clearing_the_mode_keeps_the_text_and_the_other_way_round(world):
     assert (await own(world, "both"))["mode"] == "away"
 
 
-async def test_what_a_service_sets_is_seen_by_friends(world):
+async def test_a_mode_and_status_set_by_a_service_are_shown_to_friends(world):
     await world.befriend(("ana", "bob"))
     await world.connect("bob")
     await world.put("/api/v1/users/bob/status", {"text": "In a meeting", "emoji": "📅"}, by=SERVICE)
@@ -154,13 +154,13 @@ async def test_what_a_service_sets_is_seen_by_friends(world):
     assert (seen["status"], seen["custom_status"]["text"]) == ("busy", "In a meeting")
 
 
-# --- Preferences -----------------------------------------------------------------------------------------------------
+# --- Preferences
 
 
 DEFAULTS = {"visibility": "contacts", "share_last_seen": True, "idle_after": None, "public": False}
 
 
-async def test_preferences_are_merged_and_answered(world):
+async def test_preferences_are_merged_and_returned(world):
     path = "/api/v1/presence/preferences"
     result = dict(DEFAULTS)
     assert (await world.get(path, by="pref")).json() == result
@@ -182,7 +182,7 @@ async def test_preferences_are_merged_and_answered(world):
         assert (await world.get(path, by="pref")).json() == result
 
 
-async def test_a_service_reads_anybodys_preferences(world):
+async def test_a_service_reads_the_preferences_of_any_user(world):
     await world.put("/api/v1/presence/preferences", {"visibility": "nobody"}, by="shy")
     answer = await world.get("/api/v1/presence/preferences?viewer=shy", by=SERVICE)
     assert answer.json() == DEFAULTS | {"visibility": "nobody"}
@@ -210,13 +210,13 @@ async def test_a_service_reads_anybodys_preferences(world):
         ({"visibility": "nobody", "idle_after": 1}, "out_of_range", "idle_after"),
     ],
 )
-async def test_a_preference_that_is_not_allowed_is_refused_and_changes_nothing(world, body, code, named):
+async def test_an_invalid_preference_is_refused_and_changes_nothing(world, body, code, named):
     answer = await world.put("/api/v1/presence/preferences", body, by="careful-pref")
     assert named in problem(answer, 400, code)
     assert (await world.get("/api/v1/presence/preferences", by="careful-pref")).json() == DEFAULTS
 
 
-async def test_ones_own_idle_after_counts(world):
+async def test_a_users_own_idle_after_replaces_the_default(world):
     await world.connect("quick")
     await world.connect("slow")
     await world.put("/api/v1/presence/preferences", {"idle_after": 40}, by="quick")

@@ -1,4 +1,4 @@
-"""What services may ask: why somebody sees what they see, and who is here."""
+"""Requests for services: why a viewer sees a status, and which users are not offline."""
 
 import pytest
 from tests.api.world import SERVICE, problem, serving
@@ -14,7 +14,7 @@ async def explain(world, viewer, target):
     return answer.json()
 
 
-async def test_every_answer_is_explained_by_the_rule_that_decided(world):
+async def test_explain_names_the_rule_that_decided(world):
     await world.befriend(("x-bob", "x-ana"))
     await world.connect("x-ana", "laptop")
     answers = [(await explain(world, "x-bob", "x-ana"))["rule"]]
@@ -33,7 +33,7 @@ async def test_every_answer_is_explained_by_the_rule_that_decided(world):
     assert answers == ["contacts", "blurred", "nobody", "blocked", "not_related", "self", "everyone", "invisible"]
 
 
-async def test_an_explanation_names_session_timer_mode_and_what_the_viewer_gets(world):
+async def test_explain_names_session_timer_mode_and_the_status_the_viewer_gets(world):
     await world.befriend(("y-bob", "y-ana"))
     await world.connect("y-ana", "laptop")
     found = await explain(world, "y-bob", "y-ana")
@@ -55,7 +55,7 @@ async def test_an_explanation_names_session_timer_mode_and_what_the_viewer_gets(
 
 
 @pytest.mark.parametrize("query", ["", "?viewer=a", "?target=b", "?viewer=a&viewer=b&target=c"])
-async def test_an_inquiry_needs_two_users(world, query):
+async def test_explain_needs_two_users(world, query):
     problem(await world.get(f"/api/v1/explain{query}", by=SERVICE), 400, "bad_shape")
 
 
@@ -70,7 +70,7 @@ async def walk(world, query=""):
             return sorted(users), pages
 
 
-async def test_everybody_who_is_here_is_listed_page_by_page():
+async def test_users_who_are_not_offline_are_listed_page_by_page():
     async with serving() as world:
         names = [f"user-{number:02}" for number in range(20)]
         for name in names:
@@ -88,7 +88,7 @@ async def test_everybody_who_is_here_is_listed_page_by_page():
         assert (await walk(world, "&status=away"))[0] == []
 
 
-async def test_with_a_viewer_it_lists_whom_they_see_so():
+async def test_a_listing_for_a_viewer_contains_only_users_the_viewer_sees():
     async with serving() as world:
         await world.befriend(("bob", "ana"), ("bob", "cy"), ("bob", "dee"))
         for name in ("ana", "cy", "dee", "stranger"):
@@ -99,11 +99,11 @@ async def test_with_a_viewer_it_lists_whom_they_see_so():
 
 
 @pytest.mark.parametrize("query", ["status=offline", "status=", "cursor=x", "cursor=%00", "cursor=MDp6eno", "limit=x"])
-async def test_a_listing_that_makes_no_sense_is_refused(world, query):
+async def test_a_listing_with_an_invalid_query_is_refused(world, query):
     await world.connect("somebody")
     problem(await world.get(f"/api/v1/users?{query}", by=SERVICE), 400, "bad_shape")
 
 
-async def test_a_cursor_behind_the_end_finds_nobody(world):
+async def test_a_cursor_beyond_the_last_page_returns_an_empty_page(world):
     answer = await world.get("/api/v1/users?cursor=OTk6", by=SERVICE)
     assert answer.json() == {"users": [], "cursor": None}

@@ -1,4 +1,4 @@
-"""Numbers where several workers share an address: whichever answers, answers for all."""
+"""Statistics of several workers at one address: any worker answers for all."""
 
 import asyncio
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ def of(world, worker, restarts=0):
     return Told(worker, restarts, encode_report(world.node, auth))
 
 
-async def test_every_worker_is_a_series_of_its_own():
+async def test_every_worker_has_its_own_metric_series():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=4), Told(3, 1, None)]
 
@@ -46,11 +46,11 @@ async def test_every_worker_is_a_series_of_its_own():
     assert all(any(label[0] == "worker" for label in name[1:]) for name in found)
 
 
-async def test_a_lone_process_has_no_label_worker(world):
+async def test_metrics_of_a_single_process_have_no_worker_label(world):
     assert "worker" not in (await world.get("/metrics", by=SERVICE)).text
 
 
-async def test_numbers_for_people_are_added_up_and_who_is_silent_is_named():
+async def test_statistics_are_summed_over_workers_and_unresponsive_workers_are_reported():
     async def everyone():
         return [of(one, 1), of(two, 2), Told(3, 0, None)]
 
@@ -65,7 +65,7 @@ async def test_numbers_for_people_are_added_up_and_who_is_silent_is_named():
     assert stats["degraded"][0]["detail"] == "1 of 3 workers do not answer."
 
 
-async def test_the_same_trouble_of_all_is_told_once():
+async def test_the_same_problem_of_several_workers_is_reported_once():
     async with serving() as one:
         one.node.context.authority.renewed = float("-inf")
         stats = merge_reports([of(one, 1), of(one, 2)])
@@ -73,7 +73,7 @@ async def test_the_same_trouble_of_all_is_told_once():
     assert all(isinstance(trouble, Trouble) for trouble in stats.degraded)
 
 
-async def test_without_its_supervisor_a_worker_does_not_pretend_to_speak_for_all():
+async def test_a_worker_without_its_supervisor_returns_503_for_statistics():
     async def nobody():
         raise Unavailable("The supervisor does not answer.")
 
@@ -82,7 +82,7 @@ async def test_without_its_supervisor_a_worker_does_not_pretend_to_speak_for_all
             problem(await world.get(path, by=SERVICE), 503, "unavailable")
 
 
-async def test_where_nobody_answers_there_are_no_sums():
+async def test_without_any_worker_report_statistics_are_unavailable():
     with pytest.raises(Unavailable):
         merge_reports([Told(1, 0, None)])
     assert [family.name for family in merge_metrics([Told(1, 0, None)])] == [
@@ -91,7 +91,7 @@ async def test_where_nobody_answers_there_are_no_sums():
     ]
 
 
-# --- Over time, and whose changes cost most
+# --- History and top targets
 
 
 async def watched(world, target, *viewers):
@@ -102,13 +102,13 @@ async def watched(world, target, *viewers):
 
 
 async def told_lately(world, steps=1):
-    """Let so many times two seconds pass."""
+    """Let `steps` intervals of two seconds pass."""
     for _ in range(steps):
         world.hands.advance(2)
         world.node.admin.history.look()
 
 
-async def test_rates_latency_and_history_are_of_all_workers_together():
+async def test_rates_latency_and_history_combine_all_workers():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=3)]
 
@@ -133,7 +133,7 @@ async def test_rates_latency_and_history_are_of_all_workers_together():
     assert point["p50"] == pytest.approx(0.001)
 
 
-async def test_now_is_ten_seconds_and_what_was_before_is_history(world):
+async def test_current_rates_cover_ten_seconds_and_older_samples_are_history(world):
     world.node.context.metrics.changes += 1_000
     await told_lately(world)
     await told_lately(world, 10)
@@ -143,13 +143,13 @@ async def test_now_is_ten_seconds_and_what_was_before_is_history(world):
     assert max(point["changes"] for point in stats["history"]) == 500.0
 
 
-async def test_a_since_that_is_no_time_is_refused(world):
+async def test_an_invalid_since_parameter_is_refused(world):
     for since in ("x", "-1", "1.5", "9" * 30):
         answer = await world.get(f"/api/v1/stats?since={since}", by=SERVICE)
         assert answer.status_code == 400
 
 
-async def test_who_costs_most_is_told_under_another_name():
+async def test_the_users_with_most_deliveries_are_listed_under_pseudonyms():
     async with serving() as world:
         await watched(world, "celebrity", "v1", "v2", "v3")
         await watched(world, "friend", "v4")
@@ -169,7 +169,7 @@ async def test_who_costs_most_is_told_under_another_name():
         assert other["target"] != most["target"]  # another ledger, another key
 
 
-async def test_nobody_who_hides_is_among_those_who_cost():
+async def test_a_hidden_user_is_not_listed_among_those_with_most_deliveries():
     async with serving() as world:
         await watched(world, "hidden", "v1", "v2")
         await world.put("/api/v1/presence/mode", {"mode": "invisible"}, by="hidden")
@@ -181,7 +181,7 @@ async def test_nobody_who_hides_is_among_those_who_cost():
         assert target["deliveries"] == 2
 
 
-async def test_nodes_that_share_the_store_are_told_of_with_how_they_are():
+async def test_statistics_list_the_state_of_every_node_on_the_store():
     async with serving() as world:
         engine, lease = world.node.context.engine, world.node.cluster.lease
         await engine.renew(Lease("moves", 1, 0), begins=True)
@@ -213,7 +213,7 @@ async def test_nodes_that_share_the_store_are_told_of_with_how_they_are():
         ("10.0.0.1:6379 failed: ERR who knows", "does not answer"),
     ],
 )
-async def test_what_the_store_says_becomes_a_sentence_without_its_address(said, word):
+async def test_a_store_error_is_reported_as_a_sentence_without_the_address(said, word):
     async with serving() as world:
         world.node.cluster.lease.trouble = said
         answer = await world.get("/readyz")
@@ -222,7 +222,7 @@ async def test_what_the_store_says_becomes_a_sentence_without_its_address(said, 
         assert "6379" not in answer.text
 
 
-async def test_a_store_that_does_not_let_go_of_what_the_ledger_has_is_named_until_it_does():
+async def test_a_store_that_fails_to_drop_saved_records_is_reported_until_it_recovers():
     async with serving() as world:
         engine = world.node.context.engine
         await world.node.sessions.set_mode("ana", Mode.BUSY, None)
@@ -235,7 +235,7 @@ async def test_a_store_that_does_not_let_go_of_what_the_ledger_has_is_named_unti
         assert (await world.get("/readyz")).json()["degraded"] == []
 
 
-async def test_what_is_marked_as_stale_or_looks_different_by_a_rule_is_no_slow_delivery():
+async def test_stale_marks_and_rule_changes_do_not_count_as_slow_deliveries():
     async with serving() as world:
         await watched(world, "ana", "v1", "v2")
         await world.connect("ana")
@@ -252,7 +252,7 @@ async def test_what_is_marked_as_stale_or_looks_different_by_a_rule_is_no_slow_d
         assert took.sum < 1
 
 
-async def test_a_node_that_is_starting_has_numbers_too():
+async def test_a_starting_node_has_statistics():
     async with serving(start=False) as world:
         stats = (await world.get("/api/v1/stats?since=0", by=SERVICE)).json()
     assert (stats["ready"], stats["processes"][0]["lease_renewed_ago"]) == (False, None)

@@ -1,4 +1,4 @@
-"""Who is watched by the same viewers: equal is equal, and nothing is remembered of what is no more."""
+"""Sets of viewers are shared between users with the same viewers, and freed when unused."""
 
 import pytest
 
@@ -28,20 +28,20 @@ def channel(user, viewers):
     return made
 
 
-def test_the_same_viewers_are_one_object_whatever_their_order(viewers):
+def test_channels_with_the_same_viewers_share_one_set(viewers):
     known = SharedViewerSets()
     first, second = channel("ana", viewers), channel("bob", reversed(viewers))
     assert known.of(first) is known.of(second)
     assert known.of(first) == frozenset(viewers)
 
 
-def test_whoever_is_watched_by_one_more_is_somebody_else(viewers):
+def test_channels_with_different_viewers_have_different_sets(viewers):
     known = SharedViewerSets()
     first, second = channel("ana", viewers), channel("bob", viewers[1:])
     assert known.of(first) != known.of(second)
 
 
-def test_who_comes_or_goes_is_noticed(viewers):
+def test_a_changed_channel_gets_a_new_viewer_set(viewers):
     known = SharedViewerSets()
     ana = channel("ana", viewers)
     known.of(ana)
@@ -51,11 +51,11 @@ def test_who_comes_or_goes_is_noticed(viewers):
     assert len(known) == 1
 
 
-def test_few_viewers_are_looked_at_one_by_one(viewers):
+def test_a_channel_with_few_viewers_has_no_shared_set(viewers):
     assert SharedViewerSets().of(channel("ana", viewers[: MANY - 1])) is None
 
 
-def test_many_different_ones_are_not_remembered(viewers):
+def test_the_number_of_shared_viewer_sets_is_bounded(viewers):
     known = SharedViewerSets()
     channels = [channel(f"user{number}", viewers[number:]) for number in range(MOST + 1)]
     assert [known.of(each) is None for each in channels] == [False] * MOST + [True]
@@ -64,7 +64,7 @@ def test_many_different_ones_are_not_remembered(viewers):
     assert known.of(channels[-1]) == frozenset(viewers[MOST:])
 
 
-def test_two_that_were_alike_are_counted_until_both_have_changed(viewers):
+def test_a_shared_viewer_set_is_kept_until_every_channel_has_changed(viewers):
     known = SharedViewerSets()
     ana, bob = channel("ana", viewers), channel("bob", viewers)
     known.of(ana)

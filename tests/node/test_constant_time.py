@@ -1,6 +1,6 @@
-"""Who hides costs what who left costs: the store and the ledger are asked as often, and nobody waits for more.
+"""A hidden user costs the same work as an offline user: the same calls of store and ledger, and no extra wait.
 
-A stopwatch over a real server is `python -m bench twins`; here the work itself is counted.
+`python -m bench twins` measures times of a real server; here the calls are counted.
 """
 
 import pytest
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 class Counted:
-    """Calls of the store and the ledger that a viewer's question costs."""
+    """Counts the calls of store and ledger caused by a viewer's request."""
 
     def __init__(self, node):
         self.calls = []
@@ -50,7 +50,7 @@ WAYS = [become_invisible, block_bob, be_seen_by_nobody]
 
 
 async def apart(world, hide=become_invisible, *, text=None):
-    """Ana hides, with a device that lives on; Gil leaves. Bob knows both and watches nobody."""
+    """Ana hides while a device stays connected; Gil leaves. Bob may see both and watches neither."""
     node = await world.start("n1")
     await world.befriend("ana", "bob")
     await world.befriend("gil", "bob")
@@ -62,13 +62,13 @@ async def apart(world, hide=become_invisible, *, text=None):
             await node.node.sessions.set_custom(user, Custom(text))
     await hide(node)
     await clients["gil"].bye()
-    await world.sleep(10)  # what Gil leaves behind is written down
+    await world.sleep(10)  # Gil's last seen is written to the ledger
     return node, clients
 
 
 @pytest.mark.parametrize("hide", WAYS)
 @pytest.mark.parametrize("text", [None, "kept in the store, whoever leaves"])
-async def test_reading_the_hidden_costs_what_reading_the_gone_costs(world, hide, text):
+async def test_reading_a_hidden_user_makes_the_same_store_calls_as_reading_an_offline_user(world, hide, text):
     node, clients = await apart(world, hide, text=text)
     counted, views = Counted(node), node.node.viewing.views
     for pause in (1, 1, 59, 61, 1):
@@ -83,7 +83,7 @@ async def test_reading_the_hidden_costs_what_reading_the_gone_costs(world, hide,
 
 
 @pytest.mark.parametrize("hide", WAYS)
-async def test_counting_and_ranking_the_hidden_costs_what_the_gone_cost(world, hide):
+async def test_counting_and_ranking_hidden_users_makes_the_same_store_calls_as_offline_users(world, hide):
     node, _ = await apart(world, hide)
     await world.befriend("ana", "cy")
     if hide is block_bob:
@@ -98,7 +98,7 @@ async def test_counting_and_ranking_the_hidden_costs_what_the_gone_cost(world, h
 
 
 @pytest.mark.parametrize("hide", WAYS)
-async def test_beginning_to_watch_the_hidden_costs_what_watching_the_gone_costs(world, hide):
+async def test_subscribing_to_a_hidden_user_makes_the_same_store_calls_as_to_an_offline_user(world, hide):
     node, clients = await apart(world, hide)
     counted = Counted(node)
     hidden = await counted.of(clients["bob"].watch("ana"))
@@ -107,7 +107,7 @@ async def test_beginning_to_watch_the_hidden_costs_what_watching_the_gone_costs(
     assert clients["bob"].saw("ana") == clients["bob"].saw("gil") == ["offline"]
 
 
-async def test_who_is_watched_while_hiding_is_seen_when_they_show_themselves(world):
+async def test_a_user_watched_while_hidden_is_shown_when_they_become_visible(world):
     node, clients = await apart(world)
     await clients["bob"].watch("ana")
     await node.node.sessions.set_mode("ana", Mode.AUTO, None)
@@ -115,8 +115,8 @@ async def test_who_is_watched_while_hiding_is_seen_when_they_show_themselves(wor
     assert clients["bob"].saw("ana") == ["offline", "online"]
 
 
-async def test_what_the_ledger_says_of_somebody_in_the_store_is_not_believed_later(world):
-    """The ledger does not know yet when Gil was last seen; when it does, nobody is told the older word."""
+async def test_a_ledger_answer_about_a_user_in_the_store_is_not_cached(world):
+    """The ledger does not yet have Gil's last seen; later reads must not return the older value."""
     node, clients = await apart(world)
     await clients["gil"].connect(node)
     await world.sleep(100)
@@ -128,10 +128,10 @@ async def test_what_the_ledger_says_of_somebody_in_the_store_is_not_believed_lat
     assert soon[0].last_seen == later[0].last_seen == pytest.approx(left, abs=2)
 
 
-async def test_nobody_waits_for_those_who_hear_the_typing(world):
+async def test_a_typing_command_does_not_wait_for_its_delivery(world):
     node, clients = await apart(world)
     await clients["ana"].watch("bob")
     await node.node.viewing.type(clients["bob"].connection, "ana", None, typing=True)
-    assert clients["ana"].of_type("presence.typing") == []  # Bob is answered first, as if nobody heard it
+    assert clients["ana"].of_type("presence.typing") == []  # Bob gets his answer before the typing is delivered
     await world.sleep(0.1)
     assert [frame["user_id"] for frame in clients["ana"].of_type("presence.typing")] == ["bob"]

@@ -1,4 +1,4 @@
-"""At whose turn somebody hears of a person whom thousands watch."""
+"""The order of viewers in paced delivery."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ class Named:
         self.user = user
 
 
-async def test_the_active_come_first_however_long_it_takes_to_go_through_all(monkeypatch):
-    """A slice passes with every viewer who is looked at."""
+async def test_active_viewers_come_first_even_if_scanning_all_viewers_takes_long(monkeypatch):
+    """Every viewer that is checked takes one time slice."""
     told, slow = [], iter(range(1_000_000))
     viewers: list[Any] = [Named(f"{kind}{number}") for number in range(50) for kind in ("idle", "active")]
     crowd = PacedDelivery(

@@ -1,4 +1,4 @@
-"""Those who are marked in the same turn of the loop are decided together, and each as if it were alone."""
+"""Users marked dirty in the same loop iteration are decided in one batch, each as if alone."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ def in_grace(world, clients):
     return sum(1 for presence in found if presence.sessions and not presence.live)
 
 
-async def test_those_who_go_in_the_same_turn_are_one_commit(world):
+async def test_users_lost_in_one_loop_iteration_are_one_commit(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 50)
     before = node.node.context.metrics.commits
@@ -54,7 +54,7 @@ async def test_those_who_go_in_the_same_turn_are_one_commit(world):
     assert node.node.context.metrics.commits == before + 1
 
 
-async def test_more_than_fit_into_one_are_all_decided(world):
+async def test_users_beyond_one_batch_are_all_decided(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 2 * TOGETHER + 7)
     for client in clients:
@@ -65,13 +65,13 @@ async def test_more_than_fit_into_one_are_all_decided(world):
     assert not any(presence.sessions for presence in world.everybody_stored().values())
 
 
-async def test_of_whom_somebody_else_wrote_first_is_decided_again_and_alone(world):
+async def test_a_user_with_a_conflict_is_decided_again_alone(world):
     n1 = await world.start("n1")
     clients = await crowd(world, n1, 20)
     n2 = await world.start("n2")
     tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n2.node.sessions.set_mode("user007", Mode.AWAY, None)  # which n1 has not heard of
+    await n2.node.sessions.set_mode("user007", Mode.AWAY, None)  # n1 does not know it yet
     for client in clients:
         client.close()
     await world.sleep(0.2)
@@ -81,7 +81,7 @@ async def test_of_whom_somebody_else_wrote_first_is_decided_again_and_alone(worl
     await tail.release()
 
 
-async def test_what_goes_wrong_with_one_is_told_to_who_asked_and_to_nobody_else(world, logs):
+async def test_an_error_of_one_edit_is_raised_only_to_its_caller(world, logs):
     node = await world.start("n1")
     await crowd(world, node, 3)
 
@@ -103,7 +103,7 @@ async def test_what_goes_wrong_with_one_is_told_to_who_asked_and_to_nobody_else(
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
-async def test_a_commit_of_which_nobody_knows_what_it_did_is_found_out_for_all(world, done):
+async def test_a_batch_commit_of_unknown_outcome_is_resolved_for_all_its_users(world, done):
     node = await world.start("n1")
     clients = await crowd(world, node, 20)
     commit, doubts = node.node.context.engine.commit, []
@@ -125,7 +125,7 @@ async def test_a_commit_of_which_nobody_knows_what_it_did_is_found_out_for_all(w
     assert not any(person.record.deciding or person.record.dirty for person in node.node.context.people)
 
 
-async def test_while_the_store_is_away_all_of_them_wait_and_none_is_forgotten(world):
+async def test_all_users_of_a_batch_wait_while_the_store_is_away(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 20)
     commit, away = node.node.context.engine.commit, [True]
@@ -147,21 +147,21 @@ async def test_while_the_store_is_away_all_of_them_wait_and_none_is_forgotten(wo
     assert node.node.records.waiting == 0
 
 
-async def test_who_asked_hears_of_it_when_the_node_stops(world):
+async def test_a_caller_waiting_for_a_decision_gets_an_error_when_the_node_stops(world):
     node = await world.start("n1")
     await crowd(world, node, 1)
     Stalled(node.node.context.engine, "commit")
     asked = asyncio.create_task(node.node.records.apply("user000", set_mode(Mode.BUSY, None)))
     await world.sleep(0.1)
-    node.node.records.close()  # as a node that stops does
+    node.node.records.close()  # as a stopping node does
     await node.node.context.tasks.end()
     await asyncio.wait([asked], timeout=3600)
     with pytest.raises(UnknownOutcome):
         asked.result()
 
 
-async def test_who_asked_is_not_told_that_nothing_was_done_while_it_is_being_done(world):
-    """The store takes the commit, and is silent from then on for longer than PATIENCE."""
+async def test_a_caller_does_not_get_unavailable_while_its_commit_may_have_run(world):
+    """The store executes the commit and does not answer for longer than PATIENCE."""
     node = await world.start("n1")
     await crowd(world, node, 1)
     engine = node.node.context.engine
@@ -186,7 +186,7 @@ async def test_who_asked_is_not_told_that_nothing_was_done_while_it_is_being_don
     assert world.stored("user000").mode is Mode.BUSY
 
 
-async def test_tasks_that_start_at_once_lose_nobody(world):
+async def test_eagerly_started_tasks_lose_no_decision(world):
     """As with `loop.set_task_factory(asyncio.eager_task_factory)`, Python 3.12."""
     node = await world.start("n1")
     tasks = node.node.context.tasks
@@ -214,7 +214,7 @@ async def test_tasks_that_start_at_once_lose_nobody(world):
     assert world.stored("ana").live
 
 
-async def test_somebody_named_twice_is_decided_once(world):
+async def test_a_user_named_twice_is_decided_once(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 3)
     for client in clients:
@@ -225,7 +225,7 @@ async def test_somebody_named_twice_is_decided_once(world):
     assert await node.node.records.decide_all([users[0], users[0], *users[1:]])
 
 
-async def test_one_unforeseen_error_of_an_engine_leaves_nobody_behind_in_the_queue():
+async def test_an_unexpected_engine_error_leaves_no_user_undecided():
     world = World(shards=1)
     node = await world.start("n1")
     clients = await crowd(world, node, 5)
@@ -244,7 +244,7 @@ async def test_one_unforeseen_error_of_an_engine_leaves_nobody_behind_in_the_que
     clients[0].close()
     await world.sleep(0.1)
     for client in clients[1:]:
-        client.close()  # a group that waits behind it
+        client.close()  # a batch that waits behind it
     await world.sleep(0.1)
     gate.set_result(None)
     await world.sleep(20)

@@ -1,4 +1,4 @@
-"""Waiting for news: everybody wakes once, in order, and nobody is left behind."""
+"""Waiting for a notification: every waiter wakes once, in order."""
 
 import asyncio
 import math
@@ -10,7 +10,7 @@ from herenow.kit.notifier import Notifier
 pytestmark = pytest.mark.looptime
 
 
-async def test_everybody_who_waits_wakes_in_the_order_they_came():
+async def test_waiters_wake_in_the_order_of_arrival():
     notifier, woken = Notifier(), []
 
     async def wait(name):
@@ -25,19 +25,19 @@ async def test_everybody_who_waits_wakes_in_the_order_they_came():
     assert woken == list("abcdefgh")
 
 
-async def test_a_ring_is_not_kept_for_whoever_comes_later(looptime):
+async def test_a_notification_is_not_kept_for_later_waiters(looptime):
     notifier = Notifier()
     notifier.notify()
     assert not await notifier.wait(5)
     assert looptime == 5
 
 
-async def test_a_wait_that_is_over_ends_at_once(looptime):
+async def test_a_wait_with_a_negative_timeout_returns_at_once(looptime):
     assert not await Notifier().wait(-1)
     assert looptime == 0
 
 
-async def test_whoever_was_cancelled_or_gave_up_leaves_nothing_behind():
+async def test_a_cancelled_or_timed_out_waiter_is_removed():
     notifier = Notifier()
     cancelled = asyncio.create_task(notifier.wait(math.inf))
     await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Verdicts are kept per class of equal facts; whichever way they are asked for, they are those of the rules."""
+"""Verdicts are cached per class of equal facts; every lookup returns the verdict of the rules."""
 
 from unittest import mock
 
@@ -31,7 +31,7 @@ pairs = st.lists(st.tuples(relations, st.booleans(), blocks, preferences), min_s
 
 
 @given(pairs, preferences)
-def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
+def test_every_lookup_of_pair_facts_gives_the_verdict_of_the_rules(pairs, theirs):
     known = PairFacts()
     known.learn_preferences("target", theirs)
     expected = {"target": ViewScope.TRUTH, "unknown": ViewScope.NONE}
@@ -59,7 +59,7 @@ def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
     assert known.sights_of("target", list(expected), NOW) == expected
 
 
-def test_what_is_not_known_gives_no_verdict():
+def test_unknown_facts_give_no_verdict():
     known = PairFacts()
     known.learn_facts("bob", {"ana": pair_facts.FRIENDS})
     known.learn_preferences("ana", None)
@@ -84,7 +84,7 @@ def test_what_is_not_known_gives_no_verdict():
         assert known.verdict("bob", "ana", NOW) is None
 
 
-def test_what_is_kept_is_bounded(monkeypatch):
+def test_the_number_of_kept_pair_facts_is_bounded(monkeypatch):
     monkeypatch.setattr(pair_facts, "USUAL", 5)
     for name in ("VIEWERS", "TARGETS_PER_VIEWER", "USERS", "CLASSES"):
         monkeypatch.setattr(pair_facts, name, 10)
@@ -103,8 +103,8 @@ def test_what_is_kept_is_bounded(monkeypatch):
     assert len(known._classes) <= 10
 
 
-def test_whoever_is_met_first_need_not_be_like_most():
-    """The room that is saved is that of the many."""
+def test_the_most_frequent_fact_is_stored_compactly_even_if_learned_later():
+    """The compact form is used for the fact that most pairs have."""
     known = PairFacts()
     known.learn_facts("bob", {"stranger": pair_facts.STRANGERS})
     contacts = {f"c{number}": pair_facts.CONTACTS for number in range(50)}
@@ -114,11 +114,11 @@ def test_whoever_is_met_first_need_not_be_like_most():
     assert ties.all() == {"stranger": pair_facts.STRANGERS, **contacts}
     users = ties.users
     known.learn_facts("bob", {"friend": pair_facts.FRIENDS})
-    assert ties.users is users  # others may have it too
+    assert ties.users is users  # others may share it
     assert ties.get("friend") is pair_facts.FRIENDS
 
 
-def test_a_block_freezes_the_side_that_is_looked_at():
+def test_a_block_freezes_the_last_seen_of_the_viewed_user():
     rows = [BlockRow("ana", "bob", 5, blocker_seen=1, blocked_seen=2)]
     assert block_between(rows, "ana") == Block(1)
     assert block_between(rows, "bob") == Block(2)
@@ -128,7 +128,7 @@ def test_a_block_freezes_the_side_that_is_looked_at():
 
 
 class Remembered:
-    """The plain reading: viewer and target to what stands between them."""
+    """A simple model: (viewer, target) → fact."""
 
     def __init__(self):
         self.ties = {}
@@ -164,7 +164,7 @@ verbs = st.one_of(
 @pytest.mark.parametrize("usual", [0, 3, pair_facts.USUAL])
 @pytest.mark.parametrize("many", [1, 4, 100])
 @given(st.lists(verbs, max_size=30))
-def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_since(many, usual, verbs):
+def test_pair_facts_return_the_last_learned_fact_that_was_not_forgotten(many, usual, verbs):
     known, remembered = PairFacts(), Remembered()
     names = [f"u{number}" for number in range(12)]
     with mock.patch.multiple(pair_facts, MANY=many, USUAL=usual):
@@ -193,16 +193,16 @@ def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_sinc
                 assert (verdict and verdict.scope) == sight
 
 
-def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
+def test_equal_sets_of_watched_ids_share_memory():
     known = PairFacts()
     known.learn_facts("bob", {"cem": pair_facts.CONTACTS, "ana": pair_facts.CONTACTS, "dora": pair_facts.FRIENDS})
     shared = known.among_ids("bob", ("ana", "cem"))
     assert shared == ("ana", "cem")
     assert shared is known.among_ids("bob", tuple(sorted({"ana", "cem"})))
     for others in (("ana",), ("ana", "cem", "dora"), ()):
-        assert known.among_ids("bob", others) == others  # not of whom something else is known
+        assert known.among_ids("bob", others) == others  # not if another fact is known for one of them
     known.forget_pair("bob", "ana")
-    assert shared == ("ana", "cem")  # whoever watches them goes on, whatever is known
+    assert shared == ("ana", "cem")  # a tuple in use stays valid when facts change
     assert known.untied("bob", ["ana", "cem"]) == ["ana"]
 
 
@@ -211,7 +211,7 @@ def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
     st.one_of(st.none(), preferences),
     st.sampled_from([1, 3, 512]),
 )
-def test_of_many_at_once_each_gets_the_verdict_they_get_alone(others, mine, room):
+def test_a_bulk_verdict_equals_the_single_verdicts(others, mine, room):
     known, targets = PairFacts(), ["viewer", *[f"u{number}" for number in range(len(others))]]
     known.learn_preferences("viewer", mine)
     with mock.patch.object(pair_facts, "USUAL", room):
@@ -231,8 +231,8 @@ def test_of_many_at_once_each_gets_the_verdict_they_get_alone(others, mine, room
 
 
 @pytest.mark.parametrize("hides", ["nobody does", "by a block", "by visibility"])
-def test_one_who_hides_among_many_takes_no_more_judging_than_nobody(hides):
-    """Else whoever asks about many could tell by the time that one of them does."""
+def test_a_hidden_user_among_many_costs_no_more_evaluations_than_none(hides):
+    """Otherwise a bulk read would reveal by its time that one of many users hides."""
     known, targets = PairFacts(), [f"u{number}" for number in range(20)]
     blocked = pair_fact(Relation(contact=True), shares_room=False, block=Block(5))
     known.learn_all_preferences(["viewer", *targets], {})

@@ -1,4 +1,4 @@
-"""What is old is asked anew in time; what could not be is over, and never believed longer than allowed."""
+"""Old facts are refreshed in time; facts that could not be refreshed expire at the age limit."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def ages(hands):
     return RefreshSchedule(LIMIT, hands)
 
 
-def test_the_turn_comes_well_before_the_end(ages, hands):
+def test_a_refresh_is_due_well_before_the_age_limit(ages, hands):
     ages.asked("ana", hands.at)
     hands.at += LIMIT * 0.5 - 0.1
     assert ages.turns() == ([], [])
@@ -33,14 +33,14 @@ def test_the_turn_comes_well_before_the_end(ages, hands):
     assert ages.turns() == (["ana"], [])
 
 
-def test_not_everybody_has_the_same_turn(ages, hands):
+def test_refreshes_are_spread_over_time(ages, hands):
     for n in range(100):
         ages.asked(str(n), hands.at)
     hands.at += LIMIT * 0.625
     assert 20 < len(ages.turns()[0]) < 80
 
 
-def test_an_attempt_is_repeated_until_the_end(ages, hands):
+def test_a_failed_refresh_is_repeated_until_the_age_limit(ages, hands):
     ages.asked("ana", hands.at)
     hands.at += LIMIT * LATEST
     tries = 0
@@ -57,7 +57,7 @@ def test_an_attempt_is_repeated_until_the_end(ages, hands):
     assert ages.turns() == ([], [])
 
 
-def test_what_was_asked_anew_is_young_again(ages, hands):
+def test_a_refresh_resets_the_age(ages, hands):
     ages.asked("ana", hands.at)
     hands.at += LIMIT * 0.9
     ages.asked_anew("ana", hands.at)
@@ -67,7 +67,7 @@ def test_what_was_asked_anew_is_young_again(ages, hands):
     assert ages.turns() == ([], ["ana"])
 
 
-def test_it_is_as_old_as_its_oldest_part(ages, hands):
+def test_the_age_of_an_entry_is_that_of_its_oldest_part(ages, hands):
     ages.asked("ana", hands.at)
     hands.at += LIMIT * 0.9
     ages.asked("ana", hands.at)
@@ -75,7 +75,7 @@ def test_it_is_as_old_as_its_oldest_part(ages, hands):
     assert ages.turns()[1] == ["ana"]
 
 
-def test_without_a_limit_nothing_grows_old(hands):
+def test_without_an_age_limit_nothing_is_refreshed(hands):
     ages = RefreshSchedule(None, hands)
     ages.asked("ana", hands.at)
     hands.at += 1e9

@@ -1,4 +1,4 @@
-"""What a node did in the last minutes, and whose changes cost it most."""
+"""Statistics of the last minutes, and the users whose changes cause most deliveries."""
 
 from types import SimpleNamespace
 
@@ -34,11 +34,11 @@ def pulse(time, metrics):
     return StatsHistory(metrics, time.clock, SimpleNamespace(backlog=7), SimpleNamespace(stale_views=3))
 
 
-def test_a_slot_holds_what_happened_in_it_and_how_things_stood(pulse, time, metrics):
+def test_a_sample_holds_counts_of_its_interval_and_current_gauges(pulse, time, metrics):
     metrics.changes, metrics.connections = 5, 2
     time.seconds += 1
     pulse.look()
-    assert pulse.since(0) == []  # it is not over yet
+    assert pulse.since(0) == []  # the interval is not over yet
     metrics.changes, metrics.connections = 9, 3
     metrics.users[Status.BUSY] = 4
     metrics.refusals["not_found"] = 2
@@ -56,7 +56,7 @@ def test_a_slot_holds_what_happened_in_it_and_how_things_stood(pulse, time, metr
     assert (slot.at, slot.changes, sum(slot.delivery)) == (NOW + STEP, 1, 0)
 
 
-def test_slots_begin_at_the_same_moments_whenever_a_process_was_started(metrics):
+def test_samples_are_aligned_to_fixed_times(metrics):
     time = Time()
     late = StatsHistory(
         metrics,
@@ -70,7 +70,7 @@ def test_slots_begin_at_the_same_moments_whenever_a_process_was_started(metrics)
     assert (slot.at, slot.seconds) == (NOW, 1.0)
 
 
-def test_a_process_that_stood_still_has_one_long_slot_and_claims_nothing_of_the_others(pulse, time, metrics):
+def test_a_process_that_was_frozen_has_one_long_sample(pulse, time, metrics):
     metrics.changes = 60
     time.seconds += 30
     pulse.look()
@@ -78,7 +78,7 @@ def test_a_process_that_stood_still_has_one_long_slot_and_claims_nothing_of_the_
     assert (slot.at, slot.seconds, slot.changes) == (NOW + 28_000, 30.0, 60)
 
 
-def test_five_minutes_are_kept_and_no_more(pulse, time):
+def test_five_minutes_of_samples_are_kept(pulse, time):
     for _ in range(KEPT + 50):
         time.seconds += STEP / 1000
         pulse.look()
@@ -102,17 +102,17 @@ def test_five_minutes_are_kept_and_no_more(pulse, time):
         ([0.004] * 4, 1.0, 0.005),
     ],
 )
-def test_a_quantile_lies_within_the_bucket_where_it_falls(observed, share, expected):
+def test_a_quantile_is_interpolated_within_its_bucket(observed, share, expected):
     histogram = Histogram()
     for seconds in observed:
         histogram.observe(seconds)
     assert quantile(histogram.counts, share) == pytest.approx(expected)
 
 
-# --- Whose changes cost most
+# --- Top targets
 
 
-def test_the_largest_come_first_over_this_window_and_the_one_before(time):
+def test_top_targets_are_ranked_over_the_current_and_previous_window(time):
     fan_out = TopTargets(time.clock)
     fan_out.count("ana", 5)
     fan_out.count("bo", 4)
@@ -126,7 +126,7 @@ def test_the_largest_come_first_over_this_window_and_the_one_before(time):
     assert fan_out.top(5) == [("bo", 3), ("cy", 1)]
 
 
-def test_what_was_long_ago_is_forgotten_at_once(time):
+def test_top_targets_of_old_windows_are_dropped(time):
     fan_out = TopTargets(time.clock)
     fan_out.count("ana", 5)
     time.seconds += 2 * WINDOW
@@ -134,7 +134,7 @@ def test_what_was_long_ago_is_forgotten_at_once(time):
     assert fan_out.top(5) == []
 
 
-def test_it_is_bounded_and_goes_on_counting_whom_it_knows(time):
+def test_top_targets_are_bounded_and_known_targets_are_counted_on(time):
     fan_out = TopTargets(time.clock)
     fan_out.count("ana", 1)
     for number in range(MOST + 10):

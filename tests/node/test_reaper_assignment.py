@@ -1,4 +1,4 @@
-"""Who reaps what: disjoint shares while all live, no gap when one dies, and never two changes out of one."""
+"""The assignment of shards to reapers: disjoint while all nodes live, no gap when one dies, never a duplicate change."""
 
 import pytest
 from tests.node.scenes import meet
@@ -15,17 +15,17 @@ CROWD = [f"u{number}" for number in range(40)]
 
 
 def own(node):
-    """The shards of which it takes what is due at once."""
+    """Shards of which this node processes due users without delay."""
     return set(dict(node.node.cluster.assignment.delays()).get(0, ()))
 
 
 def reaped(node):
-    """How many due users it has decided."""
+    """Number of due users this node has processed."""
     return sum(node.node.context.metrics.wake_seconds.counts)
 
 
 async def seated(world, node):
-    """A crowd on this node, and somebody on it who watches them."""
+    """Several users on this node, and bob on it, who watches them."""
     await world.befriend("bob", *CROWD)
     crowd = [world.client(user) for user in CROWD]
     for client in crowd:
@@ -37,14 +37,14 @@ async def seated(world, node):
     return crowd, bob
 
 
-async def test_nodes_reap_disjoint_shares_that_are_all_there_is(world):
+async def test_nodes_reap_disjoint_shares_that_cover_all_shards(world):
     nodes = await world.start_all("n1", "n2", "n3")
     await world.sleep(0.1)
     shares = [own(node) for node in nodes]
     assert sorted(shard for share in shares for shard in share) == [0, 1, 2, 3]
 
 
-async def test_of_two_living_nodes_each_decides_its_own_and_none_is_decided_twice(world):
+async def test_two_nodes_each_reap_their_own_shards_without_conflicts(world):
     n1, n2 = await world.start_all("n1", "n2")
     crowd, bob = await seated(world, n1)
     before = reaped(n1) + reaped(n2)
@@ -60,7 +60,7 @@ async def test_of_two_living_nodes_each_decides_its_own_and_none_is_decided_twic
     assert n1.node.context.metrics.conflicts + n2.node.context.metrics.conflicts == 0
 
 
-async def test_a_reaper_that_died_is_stood_in_for_within_the_second_and_replaced_within_a_lease(world):
+async def test_a_dead_reaper_is_covered_within_a_second_and_replaced_within_a_lease(world):
     n1, n2 = await world.start_all("n1", "n2")
     crowd, bob = await seated(world, n1)
     share = own(n2)
@@ -72,12 +72,12 @@ async def test_a_reaper_that_died_is_stood_in_for_within_the_second_and_replaced
     late = [bob.last(user).at - bob.last(user).since - 30_000 for user in CROWD]
     assert {bob.last(user).status for user in CROWD} == {"offline"}
     assert max(late) < 1_000
-    assert not share <= own(n1)  # its last word was less than a lease ago
+    assert not share <= own(n1)  # its last message was less than a lease ago
     await world.sleep(3.6)
     assert share <= own(n1)
 
 
-async def test_who_leaves_in_order_leaves_nothing_to_wait_for(world):
+async def test_the_shards_of_a_node_that_stops_cleanly_are_taken_over_at_once(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.sleep(1)
     assert len(own(n1)) < 4
@@ -86,7 +86,7 @@ async def test_who_leaves_in_order_leaves_nothing_to_wait_for(world):
     assert len(own(n1)) == 4
 
 
-async def test_nodes_that_cannot_hear_each_other_both_reap_and_show_one_change(world):
+async def test_nodes_without_messages_both_reap_all_shards_and_show_one_change(world):
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
         n1, n2 = await world.start_all("n1", "n2")
         crowd, bob = await seated(world, n1)
@@ -97,7 +97,7 @@ async def test_nodes_that_cannot_hear_each_other_both_reap_and_show_one_change(w
     assert [bob.saw(user) for user in CROWD] == [["online", "offline"]] * len(CROWD)
 
 
-async def test_a_reaper_that_stands_still_with_its_lease_is_stood_in_for(world):
+async def test_a_frozen_reaper_that_still_holds_its_lease_is_covered_by_others(world):
     n1, n2 = await world.start_all("n1", "n2")
     crowd, bob = await seated(world, n1)
     for client in crowd:
@@ -111,7 +111,7 @@ async def test_a_reaper_that_stands_still_with_its_lease_is_stood_in_for(world):
     assert [bob.saw(user) for user in CROWD] == [["online", "offline"]] * len(CROWD)
 
 
-async def test_a_node_told_not_to_reap_leaves_everything_to_others(world):
+async def test_a_node_configured_not_to_reap_leaves_all_shards_to_others(world):
     idle = await world.start("idle", reaping=Reaping(shards=frozenset()))
     n2 = await world.start("n2")
     crowd, bob = await seated(world, idle)
@@ -124,7 +124,7 @@ async def test_a_node_told_not_to_reap_leaves_everything_to_others(world):
     assert [bob.saw(user) for user in CROWD] == [["online", "offline"]] * len(CROWD)
 
 
-async def test_a_node_told_not_to_reap_notices_a_loss_as_soon_as_any_other(world):
+async def test_a_node_configured_not_to_reap_notices_data_loss_as_soon_as_others(world):
     idle = await world.start("idle", reaping=Reaping(shards=frozenset()))
     await world.sleep(4)
     world.store.empty(2)
@@ -132,7 +132,7 @@ async def test_a_node_told_not_to_reap_notices_a_loss_as_soon_as_any_other(world
     assert idle.node.context.metrics.shards_lost == 1
 
 
-async def test_dedicated_reapers_stand_before_nodes_that_also_serve(world):
+async def test_dedicated_reapers_take_precedence_over_serving_nodes(world):
     n1 = await world.start("n1")
     await world.start("low", reaping=Reaping(shards=frozenset({0, 1}), first=True))
     high = await world.start("high", reaping=Reaping(shards=frozenset({2, 3, 99}), first=True))
@@ -141,7 +141,7 @@ async def test_dedicated_reapers_stand_before_nodes_that_also_serve(world):
     assert dict(high.node.cluster.assignment.delays()) == {NEVER: (0, 1), 0: (2, 3)}
 
 
-async def test_d4_modes_end_on_time_though_the_node_that_took_them_and_was_to_end_some_is_dead(world):
+async def test_d4_modes_end_on_time_after_the_node_that_accepted_and_should_end_them_died(world):
     n1, n2 = await world.start_all("n1", "n2")
     crowd, bob = await seated(world, n2)
     until = world.now + 60_000
@@ -155,7 +155,7 @@ async def test_d4_modes_end_on_time_though_the_node_that_took_them_and_was_to_en
     assert {bob.last(user).since for user in CROWD} == {until}
 
 
-async def test_d4_what_fell_due_while_nobody_was_there_is_done_at_the_start(world):
+async def test_d4_timers_that_expired_without_any_node_are_processed_at_the_start(world):
     n1, ana, _ = await meet(world)
     until = world.now + 60_000
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, until))
@@ -169,7 +169,7 @@ async def test_d4_what_fell_due_while_nobody_was_there_is_done_at_the_start(worl
     assert world.stored("ana") is None or world.stored("ana").mode is Mode.AUTO
 
 
-async def test_shares_do_not_depend_on_who_came_first():
+async def test_the_assignment_of_shards_does_not_depend_on_the_order_of_starts():
     for seed in range(5):
         world = World(seed=seed, shards=16)
         nodes = await world.start_all("n1", "n2", "n3")

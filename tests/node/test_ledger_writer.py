@@ -1,4 +1,4 @@
-"""What must outlive the store gets into the ledger, whoever dies on the way."""
+"""Data that must outlive the store is written to the ledger, even if nodes die meanwhile."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,7 +17,7 @@ def marks(world):
     return sorted(user for shard in world.store.shards for user in shard.marks)
 
 
-async def test_h4_the_ledger_is_away_for_a_minute_while_a_thousand_leave(world):
+async def test_h4_a_thousand_users_who_leave_during_a_ledger_outage_are_saved_afterwards(world):
     node = await world.start("n1")
     crowd = [world.client(f"u{number}") for number in range(1_000)]
     for client in crowd:
@@ -47,7 +47,7 @@ async def test_last_seen_is_written_when_a_session_ends_not_when_offline_is_anno
     assert world.ledger.people["ana"].last_seen is not None
 
 
-async def test_a_mark_is_taken_up_after_its_recorder_died(world):
+async def test_an_unsaved_mark_is_processed_by_another_node_after_its_writer_died(world):
     world.settings = node_settings(world.settings, ledger_flush=30.0)
     n1, ana, _ = await meet(world)
     await n1.node.sessions.set_mode("bob", Mode.AWAY, None)
@@ -63,7 +63,7 @@ async def test_a_mark_is_taken_up_after_its_recorder_died(world):
     assert n2.node.records.backlog == 0
 
 
-async def test_a_mark_goes_only_after_the_ledger_has_answered(world):
+async def test_an_unsaved_mark_is_removed_only_after_the_ledger_has_answered(world):
     _, ana, _ = await meet(world)
     world.ledger.delay = 5.0
     ana.close()
@@ -74,7 +74,7 @@ async def test_a_mark_goes_only_after_the_ledger_has_answered(world):
     assert "ana" in world.ledger.people
 
 
-async def test_a_slow_ledger_delays_no_change(world):
+async def test_a_slow_ledger_does_not_delay_changes(world):
     node, ana, bob = await meet(world)
     world.ledger.delay = 9.0
     ana.rest()
@@ -83,7 +83,7 @@ async def test_a_slow_ledger_delays_no_change(world):
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
-async def test_a_doubtful_farewell_from_the_store_loses_nobody(world, fault):
+async def test_dropping_a_record_with_unknown_outcome_loses_no_user(world, fault):
     node, ana, bob = await meet(world)
     with world.faults.during(Rule(fault, calls=("saved",), probability=0.7)):
         ana.close()
@@ -98,7 +98,7 @@ async def test_a_doubtful_farewell_from_the_store_loses_nobody(world, fault):
     assert world.ledger.people["ana"].last_seen == bob.last("ana").last_seen
 
 
-async def test_hidden_activity_never_gets_there(world):
+async def test_hidden_activity_is_never_saved_to_the_ledger(world):
     node, ana, _ = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hidden = world.now
@@ -109,8 +109,8 @@ async def test_hidden_activity_never_gets_there(world):
     assert world.ledger.people["ana"].last_seen == pytest.approx(hidden, abs=2)
 
 
-async def test_after_a_gap_nothing_leaves_the_store_for_a_while(world):
-    """Others may be about to offer something older, which would take the place of what has left."""
+async def test_after_a_log_gap_no_record_is_dropped_from_the_store_for_a_while(world):
+    """Other nodes may be about to offer an older record, which would replace the dropped one."""
     node, ana, _ = await meet(world)
     ana.close()
     await world.sleep(20)
@@ -126,7 +126,7 @@ async def test_after_a_gap_nothing_leaves_the_store_for_a_while(world):
     assert world.stored("ana") is None
 
 
-async def test_a_mistake_in_a_flush_ends_no_recorder(world):
+async def test_an_error_in_a_flush_does_not_end_the_ledger_writer(world):
     node, ana, bob = await meet(world)
     save = world.ledger.save_last_seen
     fails = 2
@@ -149,7 +149,7 @@ async def test_a_mistake_in_a_flush_ends_no_recorder(world):
     assert world.ledger.people["ana"].last_seen is not None
 
 
-async def test_who_waited_in_vain_for_the_ledger_is_not_kept(world):
+async def test_callers_that_waited_for_an_unavailable_ledger_are_removed(world):
     node, ana, _ = await meet(world)
     world.ledger.away = True
     for number in range(20):
@@ -166,8 +166,8 @@ async def crowd(world, *users):
     return node, clients
 
 
-async def test_one_shard_that_lets_nobody_go_keeps_no_other_from_the_ledger(world, monkeypatch):
-    """More of them than are written at a time, and they come first."""
+async def test_a_shard_that_cannot_drop_records_does_not_block_other_shards(world, monkeypatch):
+    """More users than fit into one write, and they come first."""
     monkeypatch.setattr(ledger_writer, "PART", 4)
     users = [f"u{number}" for number in range(60)]
     stuck = [user for user in users if shard_of(user, 4) == 0][:6]
@@ -186,7 +186,7 @@ async def test_one_shard_that_lets_nobody_go_keeps_no_other_from_the_ledger(worl
     assert world.everybody_stored() == {}
 
 
-async def test_one_shard_that_does_not_answer_keeps_no_mark_of_another_from_being_taken_up(world):
+async def test_an_unresponsive_shard_does_not_block_unsaved_marks_of_other_shards(world):
     world.settings = node_settings(world.settings, ledger_flush=300.0)
     other = next(user for user in map("u{}".format, range(60)) if shard_of(user, 4) == 3)
     node, [client] = await crowd(world, other)
@@ -201,7 +201,7 @@ async def test_one_shard_that_does_not_answer_keeps_no_mark_of_another_from_bein
         assert world.ledger.people[other].last_seen is not None
 
 
-async def test_a_store_that_is_away_is_not_told_as_a_ledger_that_is(world):
+async def test_a_store_outage_is_not_reported_as_a_ledger_outage(world):
     node, ana, _ = await meet(world)
     await world.sleep(5)
     errors = node.node.context.metrics.engine_errors
@@ -216,7 +216,7 @@ async def test_a_store_that_is_away_is_not_told_as_a_ledger_that_is(world):
     assert node.node.records.save_trouble is None
 
 
-async def test_what_waits_in_memory_is_bounded_and_the_marks_have_the_rest(world, monkeypatch):
+async def test_the_ledger_backlog_in_memory_is_bounded_and_the_remaining_users_keep_their_marks(world, monkeypatch):
     monkeypatch.setattr(ledger_writer, "BACKLOG", 5)
     node, clients = await crowd(world, *map("u{}".format, range(20)))
     world.ledger.away = True

@@ -1,4 +1,4 @@
-"""Scenarios D: modes and custom statuses, and when they end."""
+"""Situations D: modes and custom texts, and when they end."""
 
 import pytest
 from tests.node.scenes import meet
@@ -10,7 +10,7 @@ from herenow_testing.faults.faulty_engine import Fault, Rule
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_d1_busy_is_kept_for_the_return_but_nobody_who_is_gone_is_busy(world):
+async def test_d1_busy_is_kept_for_the_return_and_an_offline_user_is_never_shown_busy(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     ana.close()
@@ -22,7 +22,7 @@ async def test_d1_busy_is_kept_for_the_return_but_nobody_who_is_gone_is_busy(wor
     assert bob.saw("ana") == ["online", "busy", "offline", "busy"]
 
 
-async def test_d1_a_mode_outlives_the_store_of_an_embedded_node(world):
+async def test_d1_a_mode_and_text_are_saved_to_the_ledger(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await node.node.sessions.set_custom("ana", Custom("in the garden"))
@@ -33,7 +33,7 @@ async def test_d1_a_mode_outlives_the_store_of_an_embedded_node(world):
     assert (choice.mode, choice.custom) == (Mode.BUSY, Custom("in the garden"))
 
 
-async def test_d2_busy_for_half_an_hour_ends_in_time_into_the_live_status(world):
+async def test_d2_a_timed_busy_ends_on_time_and_shows_the_live_status(world):
     node, ana, bob = await meet(world)
     until = world.now + 1_800_000
     await node.node.sessions.set_mode("ana", Mode.BUSY, until)
@@ -47,14 +47,14 @@ async def test_d2_busy_for_half_an_hour_ends_in_time_into_the_live_status(world)
     assert ana.own()["mode"] == "auto"
 
 
-async def test_d2_it_ends_into_away_when_the_user_was_idle_meanwhile(world):
+async def test_d2_a_timed_busy_ends_as_away_if_the_user_was_idle(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 400_000)
     await world.sleep(402)
     assert bob.saw("ana") == ["online", "busy", "away"]
 
 
-async def test_d3_a_mode_that_ends_while_the_user_is_offline_shows_nothing_and_is_over_at_the_return(world):
+async def test_d3_a_mode_that_ends_while_offline_shows_no_change_and_is_over_on_return(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 60_000)
     ana.close()
@@ -68,7 +68,7 @@ async def test_d3_a_mode_that_ends_while_the_user_is_offline_shows_nothing_and_i
     assert ana.own()["mode"] == "auto"
 
 
-async def test_d4_it_ends_on_time_though_the_node_that_took_it_is_dead(world):
+async def test_d4_a_mode_ends_on_time_after_the_node_that_stored_it_died(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     phone, looker = world.client("ana", "phone"), world.client("bob", "far")
@@ -83,7 +83,7 @@ async def test_d4_it_ends_on_time_though_the_node_that_took_it_is_dead(world):
     assert looker.saw("ana") == ["online", "busy", "online"]
 
 
-async def test_the_end_of_one_version_does_not_clear_the_next(world):
+async def test_the_end_of_a_mode_does_not_clear_a_later_mode(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 10_000)
     await world.sleep(9.9)
@@ -92,7 +92,7 @@ async def test_the_end_of_one_version_does_not_clear_the_next(world):
     assert bob.saw("ana") == ["online", "busy", "away"]
 
 
-async def test_d6_a_text_of_joined_emoji_goes_through_as_it_is(world):
+async def test_d6_a_text_of_joined_emoji_is_delivered_unchanged(world):
     node, ana, bob = await meet(world)
     family = "👨‍👩‍👧‍👦" * 14 + "ab"
     assert len(family) == 100
@@ -102,13 +102,13 @@ async def test_d6_a_text_of_joined_emoji_goes_through_as_it_is(world):
     assert ana.own()["custom_status"] == {"text": family, "emoji": "🌱", "expires_at": None}
 
 
-async def test_d7_clearing_the_mode_keeps_the_text_and_the_other_way_round(world):
+async def test_d7_clearing_the_mode_keeps_the_text_and_clearing_the_text_keeps_the_mode(world):
     node, ana, bob = await meet(world)
     choices = node.node.sessions.modes
     await choices.set_both("ana", Mode.BUSY, None, Custom("writing"))
     await world.sleep(0.1)
     assert (bob.last("ana").status, bob.last("ana").custom) == ("busy", "writing")
-    assert len(bob.shown["ana"]) == 2  # nobody saw one without the other
+    assert len(bob.shown["ana"]) == 2  # both changed in one frame
     await choices.set_mode("ana", Mode.AUTO, None)
     await world.sleep(0.1)
     assert (bob.last("ana").status, bob.last("ana").custom) == ("online", "writing")
@@ -118,7 +118,7 @@ async def test_d7_clearing_the_mode_keeps_the_text_and_the_other_way_round(world
     assert (bob.last("ana").status, bob.last("ana").custom) == ("busy", None)
 
 
-async def test_d8_a_custom_text_neither_wakes_nor_kills_a_session(world):
+async def test_d8_a_custom_text_neither_wakes_nor_ends_a_session(world):
     node, ana, bob = await meet(world)
     await world.sleep(310)
     assert bob.saw("ana") == ["online", "away"]
@@ -134,7 +134,7 @@ async def test_d8_a_custom_text_neither_wakes_nor_kills_a_session(world):
     assert bob.last("ana").custom is None
 
 
-async def test_d8_a_text_ends_at_its_time(world):
+async def test_d8_a_custom_text_ends_at_its_time(world):
     node, ana, bob = await meet(world)
     until = world.now + 20_000
     await node.node.sessions.set_custom("ana", Custom("lunch", "", until))
@@ -144,7 +144,7 @@ async def test_d8_a_text_ends_at_its_time(world):
     assert bob.last("ana").custom is None
 
 
-async def test_a_choice_is_accepted_while_the_ledger_is_away_and_written_when_it_is_back(world):
+async def test_a_mode_is_accepted_during_a_ledger_outage_and_written_afterwards(world):
     node, _, bob = await meet(world)
     world.ledger.away = True
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
@@ -157,15 +157,15 @@ async def test_a_choice_is_accepted_while_the_ledger_is_away_and_written_when_it
     assert choice.mode is Mode.BUSY
 
 
-async def test_a_choice_that_failed_is_not_made_after_a_later_one(world):
-    """Busy, through a node that is cut off; then invisible, through another: nobody may be shown when the first is back."""
+async def test_a_failed_mode_change_is_not_applied_after_a_later_one(world):
+    """Busy through a node that is cut off, then invisible through another: the first must not be applied later."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
     await far.connect(n2)
     await far.watch("ana")
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
-        with pytest.raises(UnknownOutcome):  # it was sent, and nothing was heard
+        with pytest.raises(UnknownOutcome):  # sent, but not answered
             await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
         await n2.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
         assert far.saw("ana") == ["online", "offline"]

@@ -1,6 +1,7 @@
-"""Groups under faults: crowds in one or two shards, two nodes; doubt, silence, conflicts, new epochs.
+"""Batches under faults: many users in one or two shards, two nodes; unknown outcomes, silence, conflicts, new epochs.
 
-Nobody is written twice at a time, versions rise, everybody who asked is answered, and at rest the store says what is held.
+No user is written twice at a time, versions increase, every caller gets an answer, and in the end the store matches the
+held sessions.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ CALLS = [("commit",), ("commit", "load"), ("commit", "jump")]
 
 
 class Watched:
-    """A node's writer, with notes on what is under way."""
+    """A node's writer that records the writes in flight."""
 
     def __init__(self, node, problems):
         self._node = node.node
@@ -79,7 +80,7 @@ def fault(dice, world):
 
 
 def at_rest(world, nodes, clients):
-    """What is not as it should be."""
+    """Differences from the expected final state."""
     stored = world.everybody_stored()
     for client in clients:
         presence = stored.get(client.user)
@@ -96,7 +97,7 @@ def at_rest(world, nodes, clients):
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_groups_under_faults(seed):
+async def test_batches_converge_under_random_faults(seed):
     dice, problems, asked = random.Random(seed), [], []
     world = World(shards=dice.choice([1, 2]), seed=seed)
     nodes = await world.start_all("n1", "n2")

@@ -1,4 +1,4 @@
-"""Who was held by a node that is no more goes into grace, whatever else goes wrong."""
+"""Sessions of a dead node enter grace, whatever else goes wrong."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def crowd(world, users):
-    """All of them on n1; bob looks at them from n2, and n3 is there too."""
+    """All users on n1; bob watches them from n2; n3 is a third node."""
     n1, n2, n3 = await world.start_all("n1", "n2", "n3")
     await world.befriend("bob", *users)
     for user in users:
@@ -28,7 +28,7 @@ def in_shards(*shards):
     return [user for user in map("u{}".format, range(100)) if shard_of(user, 4) in shards]
 
 
-async def test_one_shard_that_is_away_keeps_no_dead_nodes_users_here_in_the_others(world):
+async def test_an_unavailable_shard_does_not_stop_the_sweep_of_other_shards(world):
     away, others = in_shards(0)[:3], in_shards(1, 2, 3)[:10]
     n1, n2, n3, bob = await crowd(world, away + others)
     epoch = n1.node.context.authority.epoch
@@ -42,7 +42,7 @@ async def test_one_shard_that_is_away_keeps_no_dead_nodes_users_here_in_the_othe
     assert epoch not in world.store.leases
 
 
-async def test_a_shard_that_was_swept_is_not_walked_again_because_of_another(world):
+async def test_a_swept_shard_is_not_swept_again_because_of_another_shard(world):
     n1, n2, n3, bob = await crowd(world, in_shards(1, 2, 3)[:10])
     walked = [_walked(node.node.context.engine) for node in (n2, n3)]
     with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0)):
@@ -51,7 +51,7 @@ async def test_a_shard_that_was_swept_is_not_walked_again_because_of_another(wor
         assert [sorted(each) for each in walked] == [[1, 2, 3]] * 2, "by who marked it, and by who took over"
 
 
-async def test_one_user_who_cannot_be_decided_keeps_nobody_behind_them_a_ghost(world):
+async def test_a_user_whose_decision_fails_does_not_stop_the_sweep(world):
     users = sorted(map("u{}".format, range(30)), key=lambda user: shard_of(user, 4))
     n1, n2, n3, bob = await crowd(world, users)
     for node in (n2, n3):
@@ -64,14 +64,14 @@ async def test_one_user_who_cannot_be_decided_keeps_nobody_behind_them_a_ghost(w
     assert all(bob.saw(user) == ["online", "offline"] for user in users[1:])
 
 
-async def test_one_walk_serves_all_dead_epochs(world):
+async def test_one_walk_over_a_shard_handles_all_dead_epochs(world):
     nodes = await world.start_all(*(f"n{number}" for number in range(1, 8)))
     dead, alive = nodes[:3], nodes[3:]
     for number in range(20):
         await world.client(f"u{number}").connect(dead[number % 3])
     await world.sleep(3)
     walked = [_walked(node.node.context.engine) for node in alive]
-    for node in alive:  # to mark somebody takes its time
+    for node in alive:  # marking a node dead takes time
         _slowly(node.node.context.engine, "mark_dead")
     for node in dead:
         node.kill()
@@ -103,7 +103,7 @@ def _cannot_decide(decider, user):
 
 
 def _walked(engine):
-    """The shards that this handle walks from now on."""
+    """The shards that this engine walks from now on."""
     walk, walked = engine.walk, []
 
     async def noted(shard, cursor, limit):
