@@ -44,14 +44,14 @@ def drops_a_publish(node):
 
 def repeats_itself(node):
     """Sends each frame twice."""
-    tell = node.delivery.hub._flush.tell
+    deliver = node.delivery.hub._flush.deliver
 
     def twice(channel, had):
-        tell(channel, had)
+        deliver(channel, had)
         for outbox in list(channel.outboxes):
             outbox.send(node.delivery.channels.frame(channel))
 
-    node.delivery.hub._flush.tell = twice
+    node.delivery.hub._flush.deliver = twice
 
 
 def decides_in_unsettled_shards(node):

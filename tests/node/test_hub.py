@@ -312,7 +312,7 @@ async def test_a_viewer_waiting_for_a_paced_change_gets_only_the_latest():
 
 async def test_above_the_push_ceiling_nothing_is_pushed_and_below_it_the_latest_status_is():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
-    assert ana.watchers.channels[0].said.endswith(b'"delivery":"poll"')
+    assert ana.watchers.channels[0].sent_body.endswith(b'"delivery":"poll"')
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(12)
     # they subscribed before there were too many viewers

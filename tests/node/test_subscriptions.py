@@ -132,7 +132,7 @@ async def test_reevaluating_all_subscriptions_does_not_block_the_event_loop(worl
     await storm.watch()
     node = storm.node.node
     async with storm.counting(monkeypatch, "change_scope"):
-        await node.access._hear([LedgerChange("everything", "", "")])
+        await node.access._apply([LedgerChange("everything", "", "")])
         while storm.done < 5_000:
             await asyncio.sleep(0)
     assert storm.most <= BUDGET

@@ -1,7 +1,5 @@
-"""Access: who may see whom, as far as this node has asked the ledger or the application.
-
-`relation_cache` asks and keeps facts about pairs of users, `pair_facts` judges them, `change_feed` hears what changed.
-`RelationCache` is the face of this package.
+"""Access: which users may see which. The face of this package is `RelationCache`, which queries and caches facts about pairs
+of users; `pair_facts` judges them, `change_feed` reads what changed.
 """
 
 from herenow.node.access.change_feed import POLL

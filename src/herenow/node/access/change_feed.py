@@ -1,6 +1,6 @@
-"""Reads the ledger's change table: which relations, blocks and preferences were changed, by this node or another.
+"""Reads the ledger's change table: relations, blocks and preferences that this node or another changed.
 
-The table is polled every second. It is not a history: rows older than any node needs are removed.
+The table is polled every second. It is not a history: rows older than any node needs are deleted.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import LedgerChange
 
 POLL = 1.0
-"""Seconds between two polls."""
+"""Seconds."""
 
 KEEP_CHANGES = 600.0
-"""Seconds for which rows of the change table are kept: twenty times the time for which facts are believed without it."""
+"""Seconds for which rows are kept: twenty times the time for which facts are trusted without the table."""
 
 CHANGES = 2_000
-"""Rows read at a time."""
 
 TRIES = 3
-"""Polls in a row after this process stood still."""
+"""Polls in a row after this process was suspended."""
 
 STOOD_STILL = 2 * LEDGER_DEADLINE
-"""Seconds of a failed poll that are this process' own fault: the deadline is half of it, so it was not running. That
-says nothing about the ledger, which is asked again."""
+"""Seconds. A failed poll that took twice its deadline proves nothing about the ledger: this process was suspended."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,20 +38,18 @@ class ChangeFeed:
         self._metrics = context.metrics
         self._ledger = context.ledger
         self._cursor = 0
-        """Position up to which the change table has been read."""
         self.read_at = float("-inf")
         """Monotonic time of the last successful read."""
         self.trouble: str | None = None
-        """A sentence while the change table cannot be read."""
         self._old: tuple[float, int] | None = None
-        """A position that every node will have passed, and the monotonic time at which this one was there."""
+        """(monotonic time, position then): every node will have passed it when `KEEP_CHANGES` are over."""
 
     async def start(self) -> None:
         self._cursor = await read_within(self._ledger.changes_head(), LEDGER_DEADLINE)
         self.read_at = self._clock.monotonic()
 
     async def poll(self, apply: Callable[[Sequence[LedgerChange]], Awaitable[None]]) -> None:
-        """Read what is new and pass it to `apply`. Failures are counted and kept in `trouble`."""
+        """Pass new rows to `apply`. Failures are counted and kept in `trouble`."""
         for _ in range(TRIES):
             asked = self._clock.monotonic()
             await self._poll(apply)

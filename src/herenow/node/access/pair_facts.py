@@ -1,9 +1,9 @@
-"""What this node has been told about pairs of users, and the verdicts that come of it. Nothing here asks anybody.
+"""Cached facts about pairs of users, and the verdicts that follow. Queries are made elsewhere (`relation_cache`).
 
-A `PairFact` describes the relation of a viewer to a target; preferences are kept once per user. Thousands of pairs have
-the same facts, and nearly all have the plainest ones, so verdicts are kept per class of equal facts: judging a pair is a few
-look-ups. For the same reason a viewer's ties take little room: the ids of those to whom the tie is the usual one, and a
-dictionary of the others. What is not known gives no verdict, and whoever asks must treat that as "not at all".
+A `PairFact` describes the relation of a viewer to a target; preferences are cached once per user. Thousands of pairs have
+equal facts, mostly one of three. So verdicts are cached per class of equal facts, and a viewer's facts take little memory:
+the ids of targets with the usual fact, and a dictionary of the others. A pair without a verdict is unknown: it counts as not
+visible.
 """
 
 from __future__ import annotations
@@ -24,18 +24,15 @@ USERS = 200_000
 CLASSES = 10_000
 
 USUAL = 512
-"""Targets with the usual tie that are kept as ids, which are copied when there is another. Beyond them, as with a viewer who
-asks about thousands, each has an entry of its own."""
+"""Targets with the usual fact that are kept as ids, in a tuple that is copied for each change. Others have an entry each."""
 
 FOREVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class PairFact:
-    """Between a viewer and a target."""
-
     until: int = 0
-    """Until when they are related; 0: they are not."""
+    """Time (ms) until which they are related; 0: they are not."""
     relation: Relation = UNRELATED
     shares_room: bool = False
     block: Block | None = None
@@ -54,7 +51,7 @@ class PairFact:
 
 
 def pair_fact(relation: Relation, *, shares_room: bool, block: Block | None) -> PairFact:
-    """The plainest ones are shared."""
+    """The most common ones are shared objects."""
     if block is None and not shares_room:
         if relation is IN_CONTACT or relation == IN_CONTACT:
             return CONTACTS
@@ -70,13 +67,13 @@ STRANGERS = PairFact()
 FRIENDS = PairFact(FOREVER, MUTUAL)
 CONTACTS = PairFact(FOREVER, IN_CONTACT)
 UNDECIDED = Preferences()
-"""What nearly everybody prefers: compared by identity, so whoever has exactly this gets this one."""
+"""The defaults, which nearly all users have. Compared by identity: all users with the defaults get this object."""
 
 ONESELF = judge(Facts(same_user=True))
 
 
 def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
-    """As the one who looks at `target` meets it."""
+    """The block as it concerns a viewer of `target`, or None."""
     return earliest(
         (row.at, Block(row.blocker_seen if row.blocker == target else row.blocked_seen, row.lifted_at)) for row in rows
     )
@@ -87,30 +84,26 @@ PLAIN = (CONTACTS, FRIENDS, STRANGERS)
 
 @dataclass(slots=True, eq=False, repr=False)
 class ViewerFacts:
-    """What stands between one viewer and others."""
-
     usual: PairFact = CONTACTS
-    """What most of them have."""
+    """The most common fact."""
     users: Ids = NO_IDS
-    """Who has it."""
+    """Targets that have the usual fact."""
     others: dict[str, PairFact] | None = None
-    """Everybody else of whom something is known."""
 
     def __len__(self) -> int:
         return len(self.users) + len(self.others or ())
 
     def get(self, target: str) -> PairFact | None:
         users = self.users
-        at = bisect_left(users, target)  # as `holds`, without a call
+        at = bisect_left(users, target)  # `holds` inlined
         if at < len(users) and users[at] == target:
             return self.usual
         return None if self.others is None else self.others.get(target)
 
     def unusual(self, targets: Sequence[str]) -> frozenset[str]:
-        """Those who do not have what most have, or of whom nothing is known. Where more had it than there was room for, some
-        who have it may be named, too."""
+        """Targets without the usual fact. If `users` was full once, some that have it may be included."""
         users, others, usual = self.users, self.others, self.usual
-        if len(users) > MANY * len(targets):  # then to search for each takes less
+        if len(users) > MANY * len(targets):  # then a search for each is faster
             unusual = frozenset([target for target in targets if not holds(users, target)])
         else:
             unusual = frozenset(targets).difference(users)
@@ -140,7 +133,7 @@ class ViewerFacts:
                 self.others.update(others)
 
     def _reconsidered(self, ties: Mapping[str, PairFact]) -> Mapping[str, PairFact]:
-        """Whoever was met first need not be like most: perhaps another tie is usual. Answers what is to be learned then."""
+        """Choose another usual fact if it is more common in `ties`. Returns the facts to learn then."""
         counts = [sum([what is plain for what in ties.values()]) for plain in PLAIN]
         if max(counts) <= len(self.users):
             return ties
@@ -157,11 +150,10 @@ class ViewerFacts:
 class PairFacts:
     def __init__(self) -> None:
         self._ties: Lru[str, ViewerFacts] = Lru(VIEWERS)
-        """Of each viewer."""
         self._preferences: Lru[str, Preferences] = Lru(USERS)
         self._classes: Lru[tuple[bool, Block | None, Preferences, bool], Verdict] = Lru(CLASSES)
 
-    # What is not known
+    # Unknown facts
 
     def untied(self, viewer: str, targets: Sequence[str]) -> list[str]:
         ties = self._ties.get(viewer)
@@ -178,10 +170,9 @@ class PairFacts:
             return []
         return _once([user for user in users if user not in preferences])
 
-    # Getting to know
+    # Learn
 
     def learn_facts(self, viewer: str, what: Mapping[str, PairFact]) -> None:
-        """Between this viewer and each of these targets."""
         ties = self._ties.get(viewer)
         if ties is None or len(ties) > TARGETS_PER_VIEWER:
             ties = ViewerFacts()
@@ -193,14 +184,14 @@ class PairFacts:
         self._preferences.put(user, UNDECIDED if undecided or preferences is None else preferences)
 
     def learn_all_preferences(self, users: Sequence[str], decided: Mapping[str, Preferences]) -> None:
-        """Of these, who decided nothing is not among the decided."""
+        """`decided` lacks users that have the defaults."""
         if decided:
             for user in users:
                 self.learn_preferences(user, decided.get(user))
         else:
             self._preferences.put_all(dict.fromkeys(users, UNDECIDED))
 
-    # Forgetting
+    # Forget
 
     def forget_pair(self, a: str, b: str) -> None:
         for viewer, target in ((a, b), (b, a)):
@@ -212,14 +203,14 @@ class PairFacts:
         self._preferences.pop(user, None)
 
     def forget_facts_of(self, user: str) -> None:
-        """Everything between this user and anybody. Looks at every viewer."""
+        """Forget the user's facts as viewer and as target. It searches all viewers."""
         self._ties.pop(user, None)
         for ties in self._ties.values():
             if ties.get(user) is not None:
                 ties.forget(user)
 
     def forget_sights_of(self, viewer: str) -> dict[str, PairFact]:
-        """All that stands between this viewer and those they look at; answers what it was."""
+        """Forget and return the facts of this viewer."""
         ties = self._ties.pop(viewer, None)
         return {} if ties is None else ties.all()
 
@@ -227,10 +218,10 @@ class PairFacts:
         self._ties.clear()
         self._preferences.clear()
 
-    # Judging
+    # Judge
 
     def among_ids(self, viewer: str, users: Ids) -> Ids:
-        """The same users; if they are those to whom this viewer has the usual tie, in the very tuple that is kept here."""
+        """`users`, if possible as the equal tuple that is kept here, to save memory."""
         ties = self._ties.get(viewer)
         return users if ties is None or ties.users != users else ties.users
 
@@ -238,7 +229,7 @@ class PairFacts:
         return self._preferences.get(user)
 
     def facts(self, viewer: str, target: str, now: int, *, invisible: bool = False) -> Facts | None:
-        """All of them, for whoever wants to know why. None: not known."""
+        """All facts, for an explanation. None: unknown."""
         ties = self._ties.get(viewer)
         what = None if ties is None else ties.get(target)
         theirs, mine = self._preferences.get(target), self._preferences.get(viewer)
@@ -247,7 +238,6 @@ class PairFacts:
         return what.facts(theirs, mine, now, invisible=invisible)
 
     def verdict(self, viewer: str, target: str, now: int) -> Verdict | None:
-        """None: not known."""
         if viewer == target:
             return ONESELF
         ties = self._ties.get(viewer)
@@ -258,8 +248,8 @@ class PairFacts:
         return self._judged(what, theirs, mine, now)
 
     def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[ViewScope | None]:
-        """What this user may see of each, in order; None: not known. What it takes must not tell that one of them hides:
-        who is not as most are costs no more than their own judgement, and somebody is judged in any case."""
+        """Scope of each target, in order; None: unknown. The duration must not reveal that a target hides: unusual targets
+        cost no more than their own judgement, and at least one target is judged in any case."""
         ties, mine = self._ties.get(viewer), self._preferences.get(viewer)
         if len(targets) < MANY or ties is None or mine is None:
             return [self._known_sight(viewer, target, now) for target in targets]
@@ -273,24 +263,24 @@ class PairFacts:
         return None if verdict is None else verdict.scope
 
     def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, ViewScope]:
-        """What this user may see of each; unknown is nothing."""
+        """Scope by target; unknown counts as `NONE`."""
         known, none = self.known_sights(viewer, targets, now), ViewScope.NONE
         return {t: none if sight is None else sight for t, sight in zip(targets, known, strict=True)}
 
     def sights_of(self, target: str, viewers: Iterable[str], now: int) -> dict[str, ViewScope]:
-        """The other way round: what each of these users may see of one."""
+        """Scope of one target by viewer; unknown counts as `NONE`."""
         theirs = self._preferences.get(target)
         if theirs is None:
             return {viewer: ONESELF.scope if viewer == target else ViewScope.NONE for viewer in viewers}
         ties, preferences = self._ties.get, self._preferences.get
         plain: list[ViewScope | None] = [None] * 4
-        """Of those without a block: by whether they are related, and whether they share."""
+        """Scopes of viewers without a block, by: is related, shares last seen."""
         sights: dict[str, ViewScope] = {}
         usual = self._judged(FRIENDS, theirs, UNDECIDED, now).scope
         for viewer in viewers:
             known, mine, what = ties(viewer), preferences(viewer), None
             if known is not None:
-                users = known.users  # as `ViewerFacts.get`, without a call
+                users = known.users  # `ViewerFacts.get` inlined
                 at = bisect_left(users, target)
                 if at < len(users) and users[at] == target:
                     what = known.usual

@@ -1,12 +1,12 @@
-"""Who may see whom, as far as this node has asked, and until it hears otherwise.
+"""Which users may see which: cached facts, and queries for those that are missing.
 
-Who is connected with whom comes from a `Relations` source, blocks and preferences from the ledger; both are read in
-batches and kept (`facts`). They are dropped when the ledger's change table says so (polled every second: a lost message
-never lets somebody see who may not), when this node itself writes one, and when a contact ends by its own time. A node
-that cannot read the change table believes what it knows for `TRUST`, then nobody may see anybody: it fails closed.
+Relations come from a `Relations` source, blocks and preferences from the ledger; both are queried in batches and cached
+(`pair_facts`). Facts are dropped when the ledger's change table has a change (polled every second, so that a dropped message
+never leaves a forbidden view), when this node writes one, and when a contact ends by its own time. Without the change table
+the cache is trusted for `TRUST` seconds; then it fails closed, and no user may see another.
 
-A source outside of the ledger may forget to tell us of a change: its facts have an age (`ages`). Either may be away: whoever
-could not be asked about looks offline, and is looked at again as soon as there are answers (`doubts`).
+A source outside the ledger may fail to report a change, so its facts expire (`refresh`). If a source is unreachable, unknown
+pairs look offline and are retried (`unanswered`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import structlog
 from herenow.core.visibility import Facts, Preferences, Verdict, ViewScope
 from herenow.errors import Unavailable
 from herenow.kit.deadline import read_within
-from herenow.kit.idset import Ids
 from herenow.kit.lru import Lru
 from herenow.node.access.change_feed import ChangeFeed
 from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, PairFact, PairFacts, block_between, pair_fact
@@ -34,20 +33,19 @@ from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations
 
 TRUST = 30.0
-"""Seconds for which facts are believed while the change table cannot be read."""
+"""Seconds for which facts are trusted while the change table cannot be read."""
 
 MEMBERS = 200_000
 TRIES = 3
-"""How often facts are asked for again because they changed meanwhile."""
+"""Queries at most, if facts change meanwhile."""
 
 ANYBODY = "*"
-"""Beside a user in a list of changed pairs: everything between them and whomever. No id is changed by looking like it:
-at worst something is asked for again."""
+"""Beside a user in a changed pair: all pairs of this user. If a user has this id, facts are at worst queried again."""
 
 EVERYTHING = (ANYBODY, ANYBODY)
 
 WHOLE = ("relations", "members")
-"""Kinds of changes that make us look through all that we know."""
+"""Kinds of changes that search all cached facts."""
 
 Answer = TypeVar("Answer")
 
@@ -58,43 +56,43 @@ class ChangeEvents(Protocol):
     """Implemented by `admin`, whose copy of revoked tokens follows the same change table."""
 
     def on_ledger_change(self, change: LedgerChange) -> None:
-        """A row of the change table, or a change that this node was told of."""
+        """A row of the change table, or a change that another node or the application reported."""
 
     def on_trust_change(self, *, trusted: bool) -> None:
-        """Facts are believed again, or no longer: the change table could not be read for `TRUST` seconds."""
+        """Facts are trusted again, or no longer: the change table could not be read for `TRUST` seconds."""
 
 
 class AccessEvents(ChangeEvents, Protocol):
     """Implemented by `viewing`, which shows viewers what they may see."""
 
     def on_facts_old(self, viewer: str) -> None:
-        """The facts about this viewer should be asked for again (`RelationCache.renew`)."""
+        """Query the facts about this viewer again (`RelationCache.renew`)."""
 
     def on_facts_expired(self, viewer: str) -> None:
-        """They were not, and are forgotten."""
+        """The facts about this viewer were not queried again in time, and are forgotten."""
 
     async def on_answers(self, viewers: list[str] | None) -> None:
-        """Facts about these viewers (None: all) could not be learned; now they may be."""
+        """Facts about these viewers (None: all) were unknown, and may be available now."""
 
 
 class RelationCache:
     def __init__(self, context: Context, source: Relations | None) -> None:
-        """`source`: where relations are kept; None: in the ledger."""
+        """`source` None: relations are in the ledger."""
         self._clock = context.clock
         self._metrics = context.metrics
         self._ledger = context.ledger
         self._source = source or context.ledger
         self.rooms_relate = context.settings.rooms_relate
-        """True: members of one room may see each other."""
         self._facts = PairFacts()
         self._members: Lru[tuple[str, str], bool] = Lru(MEMBERS)
         self._ends: list[tuple[int, str, str]] = []
         self._changes = _Changes()
         limit = context.settings.relations_ttl if context.settings.asks_the_application else None
         self._refresh: RefreshSchedule[str | tuple[str, str]] = RefreshSchedule(limit, context.clock.monotonic)
-        """Ages of the facts about a viewer, and about a (room, user)."""
-        self._unanswered = UnansweredLookups(self._is_answered, self._on_answers)
+        """Keys: a viewer, or a (room, user)."""
+        self._unanswered = UnansweredLookups(self._is_answered, lambda viewers: self._viewing.on_answers(viewers))
         self._feed = ChangeFeed(context)
+        self.start, self.resolve, self.among_ids = self._feed.start, self._unanswered.resolve, self._facts.among_ids
         self._trusted = True
         self._listeners: list[ChangeEvents] = []
         self._viewing: AccessEvents
@@ -108,31 +106,27 @@ class RelationCache:
 
     @property
     def trusted(self) -> bool:
-        """False: the ledger could not be read for too long, and nobody is taken to know anybody."""
+        """False: the change table could not be read for too long; all facts count as unknown."""
         return self._trusted
 
     @property
     def trouble(self) -> str | None:
-        """A sentence while the ledger cannot be asked what has changed."""
+        """Why the change table cannot be read; None: it can."""
         return self._feed.trouble
 
-    async def start(self) -> None:
-        await self._feed.start()
-
     async def view_scopes(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
-        """What this user may see of each target now. Unknown counts as nothing."""
+        """Scope by target. Unknown counts as `NONE`."""
         await self.relate(viewer, targets)
         return self.sights(viewer, targets)
 
     async def view_scopes_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
-        """What each of these users may see of one target now."""
         await self.relate_to(target, viewers)
         return self.sights_of(target, viewers)
 
-    # Getting to know
+    # Query
 
     async def relate(self, viewer: str, targets: Sequence[str]) -> None:
-        """Get to know what `verdict` needs. What cannot be said is left unknown."""
+        """Query the missing facts that `verdict` needs. Those without an answer stay unknown."""
         for _ in range(TRIES):
             untied = self._facts.untied(viewer, targets)
             unasked = self._facts.unasked([viewer, *targets])
@@ -142,42 +136,42 @@ class RelationCache:
                 return
 
     async def relate_to(self, target: str, viewers: Sequence[str]) -> None:
-        """The other way round, as one question: what stands between two has no direction."""
+        """The same for one target and many viewers, as one query."""
         for _ in range(TRIES):
             untied = self._facts.untied_to(target, viewers)
             unasked = self._facts.unasked([target, *viewers])
             if not (untied or unasked):
                 return
             concerned = [(viewer, target) for viewer in viewers]
-            if not await self._try(concerned, self._ask(target, untied, unasked, looked_at=True)):
+            if not await self._try(concerned, self._ask(target, untied, unasked, as_target=True)):
                 return
 
     async def renew(self, viewer: str, targets: Sequence[str]) -> None:
-        """Ask all that stands between this viewer and others anew; until there is an answer, what is known holds."""
+        """Query all facts about this viewer and these targets again; until there is an answer, the cached ones count."""
         await self._try([(viewer, _first(targets))], self._ask(viewer, targets, (), anew=True))
 
     async def _try(
         self, pairs: Sequence[tuple[str, str]], ask: Coroutine[object, object, list[tuple[str, str]]]
     ) -> bool:
-        """`pairs`: (viewer, target) of those who stay in doubt if there is no answer at all."""
+        """Run a query and record the pairs without an answer. True: there are none. `pairs`: recorded if the query fails."""
         try:
-            unsaid: Sequence[tuple[str, str]] = await ask
+            unanswered: Sequence[tuple[str, str]] = await ask
         except Unavailable:
-            unsaid = pairs
-        if unsaid:
+            unanswered = pairs
+        if unanswered:
             self._metrics.unknown_pairs += 1
-        for viewer, target in unsaid:
+        for viewer, target in unanswered:
             self._unanswered.add("between", viewer, target)
-        return not unsaid
+        return not unanswered
 
     async def _ask(
-        self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False, anew: bool = False
+        self, one: str, others: Sequence[str], users: Sequence[str], *, as_target: bool = False, anew: bool = False
     ) -> list[tuple[str, str]]:
-        """Answers the (viewer, target) of whom nothing could be said. What changes while we ask is not known afterwards:
-        the answer may be from before."""
+        """Query and learn facts. Returns the (viewer, target) pairs without an answer. Facts that change during the query
+        are not learned: the answer may be older. `as_target`: `one` is the target. `anew`: forget the old facts of `one`."""
         with self._changes.watched() as changed:
             asked = self._clock.monotonic()
-            ties, preferences = await self._facts_of(one, others, users, looked_at=looked_at)
+            ties, preferences = await self._facts_of(one, others, users, as_target=as_target)
             before: dict[str, PairFact] = {}
             if anew:
                 before = self._facts.forget_sights_of(one)
@@ -185,7 +179,7 @@ class RelationCache:
             learned = ties
             if changed:
                 learned = {other: what for other, what in ties.items() if not _is_among(changed, one, other)}
-            if looked_at:
+            if as_target:
                 for viewer, what in learned.items():
                     self._facts.learn_facts(viewer, {one: what})
                     self._refresh.asked(viewer, asked)
@@ -193,21 +187,20 @@ class RelationCache:
                 self._facts.learn_facts(one, learned)
                 self._refresh.asked(one, asked)
             for other in [other for other, what in learned.items() if 0 < what.until < FOREVER]:
-                viewer, target = (other, one) if looked_at else (one, other)
-                until, noted = learned[other].until, before.get(other)
-                if noted is None or noted.until != until:
+                viewer, target = (other, one) if as_target else (one, other)
+                until, known_before = learned[other].until, before.get(other)
+                if known_before is None or known_before.until != until:
                     heapq.heappush(self._ends, (until, viewer, target))
             if changed:
                 users = [user for user in users if changed.isdisjoint(((user, ""), EVERYTHING))]
             self._facts.learn_all_preferences(users, preferences)
-            unsaid = [other for other in others if other not in ties] if len(ties) < len(others) else ()
-            return [(other, one) if looked_at else (one, other) for other in unsaid]
+            unanswered = [other for other in others if other not in ties] if len(ties) < len(others) else ()
+            return [(other, one) if as_target else (one, other) for other in unanswered]
 
     async def _facts_of(
-        self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False
+        self, one: str, others: Sequence[str], users: Sequence[str], *, as_target: bool = False
     ) -> tuple[dict[str, PairFact], Mapping[str, Preferences]]:
-        """What stands between one and the others, without those of whom the source cannot say anything; and what those
-        users who decided something prefer."""
+        """Facts about pairs, without those that the source cannot answer; and preferences other than the defaults."""
         now, related = self._clock.now(), self._source is self._ledger
         found: Sequence[Relation | None] = ()
         if others and not related:
@@ -220,13 +213,13 @@ class RelationCache:
             rows[row.blocked if row.blocker == one else row.blocker].append(row)
         nothing_else = not rows and not known.mates
         ties = {
-            # Plain contacts as `pair_fact` says, which is called for whoever is less common.
+            # `pair_fact` inlined for the most common case.
             other: CONTACTS
             if relation is IN_CONTACT and nothing_else
             else pair_fact(
                 relation,
                 shares_room=other in known.mates,
-                block=block_between(rows[other], one if looked_at else other) if other in rows else None,
+                block=block_between(rows[other], one if as_target else other) if other in rows else None,
             )
             for other, relation in zip(others, known.relations if related else found, strict=True)
             if relation is not None
@@ -236,7 +229,7 @@ class RelationCache:
     async def _from_source(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         if self._source is self._ledger:
             return await self._from_ledger(call)
-        return await read_within(call, LEDGER_DEADLINE)  # it keeps its own count of failures
+        return await read_within(call, LEDGER_DEADLINE)  # it counts its failures itself
 
     async def _from_ledger(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         try:
@@ -245,19 +238,12 @@ class RelationCache:
             self._metrics.ledger_errors += 1
             raise
 
-    # What nobody answered
+    # Unanswered lookups
 
     @property
     def in_doubt(self) -> bool:
-        """Somebody could not be asked about, and nobody is about to `resolve` it."""
+        """True if there are unanswered lookups and `resolve` is not running."""
         return self._unanswered.waiting
-
-    async def resolve(self) -> None:
-        """Is there an answer now? Then whoever is in doubt looks again."""
-        await self._unanswered.resolve()
-
-    async def _on_answers(self, viewers: list[str] | None) -> None:
-        await self._viewing.on_answers(viewers)
 
     async def _is_answered(self, question: str, user: str, other: str) -> bool:
         try:
@@ -273,39 +259,34 @@ class RelationCache:
             return False
         return True
 
-    # What is known
+    # Read
 
     def verdict(self, viewer: str, target: str) -> Verdict | None:
-        """What this user may see of that one, and why. None: not known (any more), which must be treated as nothing:
-        `relate` them first."""
+        """The scope and the rule for this pair. None: unknown, which must be treated as `NONE`. Call `relate` first."""
         if viewer == target:
             return ONESELF
         return self._facts.verdict(viewer, target, self._clock.now()) if self._trusted else None
 
     def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[ViewScope | None]:
-        """As `verdict`, of many and in their order."""
+        """Scope of each target, in order; None: unknown."""
         if not self._trusted:
             return [ONESELF.scope if target == viewer else None for target in targets]
         return self._facts.known_sights(viewer, targets, self._clock.now())
 
-    def among_ids(self, viewer: str, users: Ids) -> Ids:
-        """The same users, if it can be in room that is taken already."""
-        return self._facts.among_ids(viewer, users)
-
     def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
-        """Unknown is nothing; `relate` them first."""
+        """Scope by target; unknown counts as `NONE`. Call `relate` first."""
         if not self._trusted:
             return {target: ONESELF.scope if target == viewer else ViewScope.NONE for target in targets}
         return self._facts.sights(viewer, targets, self._clock.now())
 
     def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
-        """What each of these may see of one; `relate_to` them first."""
+        """Scope of one target by viewer. Call `relate_to` first."""
         if not self._trusted:
             return {viewer: ONESELF.scope if target == viewer else ViewScope.NONE for viewer in viewers}
         return self._facts.sights_of(target, viewers, self._clock.now())
 
     async def facts(self, viewer: str, target: str, *, invisible: bool = False) -> Facts:
-        """All that is known about two different users, for whoever wants to know why. Raises `Unavailable`."""
+        """All facts about two different users, for an explanation. Raises `Unavailable`."""
         await self.relate(viewer, [target])
         facts = self._facts.facts(viewer, target, self._clock.now(), invisible=invisible)
         if facts is None or not self._trusted:
@@ -313,7 +294,6 @@ class RelationCache:
         return facts
 
     async def preferences(self, user: str) -> Preferences:
-        """Raises `Unavailable`."""
         await self.relate(user, [])
         preferences = self._facts.preferences(user)
         if preferences is None or not self._trusted:
@@ -331,7 +311,7 @@ class RelationCache:
             raise
 
     def membership(self, room: str, user: str) -> bool | None:
-        """None: not known (any more): ask `is_member`."""
+        """None: unknown, call `is_member`."""
         known = self._members.get((room, user))
         return None if known is None else known and self._trusted
 
@@ -351,34 +331,33 @@ class RelationCache:
                 self._refresh.asked_anew((room, user), asked)
         return member
 
-    # Hearing otherwise
+    # Changes
 
     async def poll(self) -> None:
-        """Call every `POLL` seconds: learn what has changed, end contacts whose time is over, refresh old facts."""
-        await self._feed.poll(self._hear)
+        """Call every `POLL` seconds: read what changed, end contacts whose time is over, refresh old facts."""
+        await self._feed.poll(self._apply)
         self._end_contacts()
-        self._judge_trust()
-        self._grow_old()
+        self._update_trust()
+        self._refresh_old()
 
-    async def _hear(self, changes: Sequence[LedgerChange]) -> None:
+    async def _apply(self, changes: Sequence[LedgerChange]) -> None:
         for change in changes:
             if change.kind == "everything":
                 log.warning("relations.anew")
-                self._begin_anew()
+                self._forget_all()
             else:
                 self.changed(change)
             if change.kind in WHOLE or (change.kind == "member" and self.rooms_relate):
-                await asyncio.sleep(0)  # it looked through all that we know
+                await asyncio.sleep(0)  # it searched all cached facts
 
     def changed(self, change: LedgerChange) -> None:
-        """From somewhere else: forget, and let those who look see what is true now."""
+        """Forget the old facts, and notify the listeners, which update views."""
         self.forget(change)
         for listener in self._listeners:
             listener.on_ledger_change(change)
 
     def forget(self, change: LedgerChange) -> None:
-        """What we knew of these two (or this one) is not true any more."""
-        self._changes.note((change.a, change.b), (change.b, change.a))
+        self._changes.add((change.a, change.b), (change.b, change.a))
         if change.kind == "relation":
             self._facts.forget_pair(change.a, change.b)
         elif change.kind == "preferences":
@@ -386,13 +365,13 @@ class RelationCache:
         elif change.kind == "member":
             self._members.pop((change.a, change.b), None)
             if self.rooms_relate:
-                self._changes.note((ANYBODY, change.b))
+                self._changes.add((ANYBODY, change.b))
                 self._facts.forget_facts_of(change.b)
         elif change.kind == "relations":
-            self._changes.note((ANYBODY, change.a))
+            self._changes.add((ANYBODY, change.a))
             self._facts.forget_facts_of(change.a)
             self._forget_members(lambda _, user: user == change.a)
-        elif change.kind == "members":  # not of a room that relates: those are the ledger's, which names the member
+        elif change.kind == "members":  # rooms that relate are in the ledger, which names the member
             self._forget_members(lambda room, _: room == change.a)
 
     def _forget_members(self, which: Callable[[str, str], bool]) -> None:
@@ -405,7 +384,7 @@ class RelationCache:
             _, viewer, target = heapq.heappop(self._ends)
             self.changed(LedgerChange("relation", viewer, target))
 
-    def _grow_old(self) -> None:
+    def _refresh_old(self) -> None:
         old, over = self._refresh.turns()
         for key in old:
             if isinstance(key, str):
@@ -417,16 +396,15 @@ class RelationCache:
             else:
                 self.changed(LedgerChange("member", *key))
 
-    def _judge_trust(self) -> None:
+    def _update_trust(self) -> None:
         trusted = self._clock.monotonic() - self._feed.read_at < TRUST
         if trusted != self._trusted:
             self._trusted = trusted
             log.warning("relations.trust", trusted=trusted)
-            self._begin_anew()  # the rows that told of what changed meanwhile may be forgotten already
+            self._forget_all()  # rows of changes since may be deleted already
 
-    def _begin_anew(self) -> None:
-        """Nothing of what we know can be relied on."""
-        self._changes.note(EVERYTHING)
+    def _forget_all(self) -> None:
+        self._changes.add(EVERYTHING)
         self._facts.forget_all()
         self._members.clear()
         for listener in self._listeners:
@@ -434,7 +412,7 @@ class RelationCache:
 
 
 class _Changes:
-    """What changed while somebody was asking."""
+    """Collects pairs that change during a query."""
 
     def __init__(self) -> None:
         self._watchers: list[set[tuple[str, str]]] = []
@@ -448,7 +426,7 @@ class _Changes:
         finally:
             self._watchers = [watcher for watcher in self._watchers if watcher is not changed]
 
-    def note(self, *pairs: tuple[str, str]) -> None:
+    def add(self, *pairs: tuple[str, str]) -> None:
         for changed in self._watchers:
             changed.update(pairs)
 

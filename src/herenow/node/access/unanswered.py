@@ -1,7 +1,7 @@
-"""Questions about who may see whom that nobody answered: whoever they concern looks again as soon as there are answers.
+"""Relation lookups without an answer: their viewers are reevaluated as soon as there are answers.
 
-One doubt of each kind per user, so that nobody fills this with what is never answered. A few are tried, by chance, for some
-may never be; one answer is enough to have all look again.
+One entry per kind of lookup and user, so that lookups that never succeed do not fill the memory. Some of them may never
+succeed, so a few random ones are retried; one answer is enough to reevaluate all viewers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import random
 from collections.abc import Awaitable, Callable
 
 MOST = 50_000
-"""Doubts that are remembered; if there are more, they are about everybody."""
+"""Entries at most. When there are so many, all viewers are reevaluated."""
 
 TRIED = 3
-"""Of them, to find out whether there are answers."""
 
 
 class UnansweredLookups:
@@ -23,31 +22,31 @@ class UnansweredLookups:
         is_answered: Callable[[str, str, str], Awaitable[bool]],
         on_answers: Callable[[list[str] | None], Awaitable[None]],
     ) -> None:
-        """`is_answered(question, user, other)`: try it. `on_answers`: these viewers (None: all) should look again."""
+        """`is_answered(question, user, other)`: retry a lookup. `on_answers`: reevaluate these viewers (None: all)."""
         self._is_answered = is_answered
         self._on_answers = on_answers
-        self._doubts: dict[tuple[str, str], str] = {}
+        self._entries: dict[tuple[str, str], str] = {}
         """(`between`, viewer) → a target or "", (`contacts`, user) → "", (`member`, user) → a room."""
         self._resolving = False
 
     def add(self, question: str, user: str, other: str) -> None:
-        if len(self._doubts) < MOST:
-            self._doubts[question, user] = other
+        if len(self._entries) < MOST:
+            self._entries[question, user] = other
 
     @property
     def waiting(self) -> bool:
-        """There are some, and nobody is about to `resolve` them."""
-        return bool(self._doubts) and not self._resolving
+        """True if there are entries and `resolve` is not running."""
+        return bool(self._entries) and not self._resolving
 
     async def resolve(self) -> None:
-        """Is there an answer now? Then all who are in doubt look again."""
+        """Retry some entries. If one is answered, drop all entries and reevaluate their viewers."""
         self._resolving = True
         try:
-            tried = random.sample(list(self._doubts.items()), min(len(self._doubts), TRIED))
+            tried = random.sample(list(self._entries.items()), min(len(self._entries), TRIED))
             if not any(await asyncio.gather(*(self._is_answered(*key, other) for key, other in tried))):
                 return
-            doubts, self._doubts = self._doubts, {}
-            viewers = {user: None for question, user in doubts if question != "member"}
-            await self._on_answers(list(viewers) if len(doubts) < MOST else None)
+            entries, self._entries = self._entries, {}
+            viewers = {user: None for question, user in entries if question != "member"}
+            await self._on_answers(list(viewers) if len(entries) < MOST else None)
         finally:
             self._resolving = False

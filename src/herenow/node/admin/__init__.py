@@ -1,8 +1,7 @@
-"""Admin: what operators and back ends do to users, and what they ask about this node.
+"""Admin: operations of operators and back ends on users, and figures about this node.
 
-`users` disconnects, revokes and deletes, `revocations` knows revoked tokens, `explain` says why a viewer sees what they
-see, `stats_history` keeps the figures of the last minutes. `Admin` is the face of this package; its attributes are the
-verbs that other parts use.
+`users` disconnects, revokes and deletes, `revocations` knows revoked tokens, `explain` gives the reason for a view,
+`stats_history` keeps the figures of the last minutes. `Admin` is the face of this package.
 """
 
 from __future__ import annotations
@@ -42,17 +41,14 @@ class Admin:
         records.subscribe_deletions(users)
         access.subscribe_changes(revocations)
 
+        self.start = revocations.start
         self.disconnect = users.disconnect
         self.revoke = users.revoke
         self.delete = users.delete
         self.explain = explain.explain
         self.list_users = explain.users
 
-    async def start(self) -> None:
-        await self.revocations.start()
-
     def run(self) -> None:
-        """Start the periodic tasks."""
         self._tasks.every(FORGET_EVERY, self.revocations.forget_old, "voids")
         self._tasks.every(LOOK, self._sample, "pulse")
 

@@ -1,4 +1,4 @@
-"""What only the operator's services may ask: why does somebody see what they see, and who is here at all?"""
+"""Queries for the operator's services only: why a viewer sees a status, and which users are in the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from herenow.node.records import Records, page_of
 from herenow.node.viewing import Viewing
 
 PAGES = 20
-"""Pages of the store that one answer may look through: a page may hold nobody who was asked for."""
+"""Pages of the store that one request may read: a page may contain no match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,6 @@ class Explanation:
     verdict: Verdict
     facts: Facts
     status: bytes
-    """Complete, as the viewer gets it."""
     truth: Explained
 
 
@@ -37,7 +36,7 @@ class Explain:
         self._viewing = viewing
 
     async def explain(self, viewer: str, target: str) -> Explanation:
-        """Raises `Unavailable` where the facts cannot be learned: a guess explains nothing."""
+        """Raises `Unavailable` if the facts are unknown: a guess explains nothing."""
         presence = await self._records.wait_decided(target)
         invisible = presence.mode is Mode.INVISIBLE
         facts = Facts(same_user=True)
@@ -49,8 +48,8 @@ class Explain:
     async def users(
         self, viewer: str | None, wanted: Collection[Status], cursor: str | None, limit: int
     ) -> tuple[list[bytes], str | None]:
-        """Statuses of users in the store who look so to the viewer (None: who are so), and where to go on. Whoever stays
-        throughout a walk is there at least once."""
+        """Statuses of users in the store that have a `wanted` status for the viewer (None: in truth), and the next cursor. A
+        user that stays in the store during a walk is returned at least once."""
         shard, place = _parsed(cursor)
         for _ in range(PAGES):
             if shard >= self._engine.shards:

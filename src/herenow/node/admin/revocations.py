@@ -1,12 +1,11 @@
-"""Which tokens are void, and who was deleted: a copy of the ledger's table, kept whole on every node.
+"""Revoked tokens and deleted users: a complete copy of the ledger's table.
 
-A token is checked where nobody can wait for a database (a handshake, a frame), so the answer must be here. Revocations are
-rare and their rows go once every token that could be meant has expired, so the whole table is small: about 200 bytes per
-user whose tokens were revoked within the last day.
+Tokens are checked where a query of the database would take too long (a handshake, a frame). Revocations are rare, and rows
+are deleted when all tokens they concern have expired, so the copy is small: about 200 bytes per user with revoked tokens.
 
-It is read at start, and kept in step by two ways that do not depend on each other: the ledger's change table (polled
-every second), and a message of the node that wrote it. A node that cannot read the ledger goes on with what it knows, for
-as long as that takes: see docs/decisions. When it can again, it reads the whole table anew.
+It is read at start and updated in two independent ways: by the ledger's change table (polled every second), and by a message
+of the node that wrote a row. A node that cannot read the ledger continues with its copy without a time limit
+(docs/decisions), and reads the whole table when it can again.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from herenow.settings import milliseconds
 
 PAGE = 5_000
 AGAIN = Backoff(1.0)
-"""Seconds after which a row that could not be read is asked for again."""
+"""Seconds before a failed read is repeated."""
 
 FORGET_EVERY = 600.0
-"""Seconds between two looks for rows whose time has passed."""
+"""Seconds between two deletions of expired rows."""
 
 SLACK = 60_000
-"""Milliseconds that a row is kept longer than it must be: clocks of issuers and nodes differ a little."""
+"""Milliseconds that a row is kept longer, because clocks of issuers and nodes differ a little."""
 
 log = structlog.get_logger(__name__)
 
@@ -48,33 +47,29 @@ class Revocations:
         self._whole = True
 
     def subscribe(self, listener: Callable[[Void], None]) -> None:
-        """To be called with every row that says something new."""
+        """`listener` is called with each row that is new or changed."""
         self._listeners.append(listener)
 
     @property
     def whole(self) -> bool:
-        """False: the ledger was away, and we have not read the whole table since."""
+        """False: the change table was unreadable, and the whole table was not read since."""
         return self._whole
 
-    async def start(self) -> None:
-        await self._read_all()
-
-    # Asking
+    # Read
 
     def is_void(self, user: str, issued_at: int | None) -> bool:
-        """A token that does not say when it was issued counts as issued at 0."""
+        """A token without issue time counts as issued at 0."""
         void = self._voids.get(user)
         return void is not None and (issued_at or 0) < void.before
 
     def of(self, user: str) -> Void | None:
         return self._voids.get(user)
 
-    def made(self, user: str, before: int, *, erased: int | None = None) -> Void:
-        """A row that is kept for as long as it can matter: a token that is accepted now may live that long, and so may
-        one that was issued at `before`."""
+    def make_void(self, user: str, before: int, *, erased: int | None = None) -> Void:
+        """A row that lives as long as any token it may concern: one that is accepted now, or was issued at `before`."""
         return Void(user, before, max(before, self._clock.now()) + self._lifetime, erased)
 
-    # Hearing
+    # Update
 
     def learn(self, void: Void) -> None:
         known = self._voids.get(void.user)
@@ -92,13 +87,13 @@ class Revocations:
             self._tasks.spawn(self._read(change.a), "void")
 
     def on_trust_change(self, *, trusted: bool) -> None:
-        """The change table could not be read for long: rows may have been added and removed meanwhile."""
+        """The change table was unreadable for long: rows may have been added and removed meanwhile."""
         self._whole = False
         if trusted:
-            self._tasks.spawn(self._until_read(), "voids")
+            self._tasks.spawn(self._read_again(), "voids")
 
     async def write(self, void: Void) -> None:
-        """Raises `Unavailable` or `UnknownOutcome`: a revocation that is not durable is none."""
+        """Raises `Unavailable` or `UnknownOutcome`: a revocation must be durable."""
         await write_within(self._ledger.void(void), LEDGER_DEADLINE)
         self.learn(void)
 
@@ -106,8 +101,6 @@ class Revocations:
         now = self._clock.now()
         await write_within(self._ledger.forget_voids(now), LEDGER_DEADLINE)
         self._voids = {user: void for user, void in self._voids.items() if void.until > now}
-
-    # How
 
     async def _read(self, user: str) -> None:
         void = await retry(
@@ -119,9 +112,9 @@ class Revocations:
         if void is not None:
             self.learn(void)
 
-    async def _until_read(self) -> None:
+    async def _read_again(self) -> None:
         if not self._whole:
-            await retry(self._read_all, AGAIN, errors=(Unavailable,), on_error=self._count_and_log)
+            await retry(self.start, AGAIN, errors=(Unavailable,), on_error=self._count_and_log)
 
     def _count(self, _error: Exception) -> None:
         self._metrics.ledger_errors += 1
@@ -130,7 +123,7 @@ class Revocations:
         self._count(error)
         log.warning("voids.unread", error=str(error))
 
-    async def _read_all(self) -> None:
+    async def start(self) -> None:
         after = ""
         while page := await read_within(self._ledger.voids(after, PAGE), LEDGER_DEADLINE):
             for void in page:

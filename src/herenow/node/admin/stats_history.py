@@ -1,10 +1,7 @@
-"""What did this node do in the last minutes, second by second? For who looks at it now, and was not there before.
+"""Figures of this node for the last five minutes, in slots of two seconds.
 
-Counters (`metrics`) only say how much since the start. Here their differences are kept for five minutes, in slots that begin
-at the same moments of the store's clock in every process: what several workers did in a slot can be added up. A slot is told
-when it is over, so that it never changes afterwards. Costs a hundred additions a second, whatever the node does.
-
-What the numbers mean for an operator is not known here. Something else to be drawn over time is the reason to change it.
+Counters (`metrics`) have totals since the start; this keeps their differences. Slots begin at the same times of the store's
+clock in every process, so those of several workers can be added. A slot is published when it is over.
 """
 
 from __future__ import annotations
@@ -23,23 +20,21 @@ STEP = 2_000
 """Milliseconds of a slot."""
 
 KEPT = 150
-"""Slots: five minutes."""
 
 LOOK = 1.0
-"""Seconds between two looks: at least one of them falls into every slot of a node that keeps up."""
+"""Seconds between two calls of `look`: at least one falls into each slot of a node that keeps up."""
 
 
 COUNTED = ("changes", "deliveries", "frames", "beats", "refusals", "conflicts", "engine_errors", "ledger_errors")
-"""The fields of a slot that are counts."""
 
 
 class Sample(Struct, frozen=True):
-    """What happened in it, and how things stood at its end."""
+    """Counts of a slot, and gauges at its end."""
 
     at: int
-    """When it began, in epoch milliseconds of the store's clock; a multiple of `STEP`."""
+    """Start, in epoch milliseconds of the store's clock; a multiple of `STEP`."""
     seconds: float
-    """The time that the counts are of: about `STEP`, and more where the process stood still before."""
+    """Time that the counts cover: about `STEP`, more if the process was suspended before."""
     changes: int
     deliveries: int
     frames: int
@@ -49,7 +44,7 @@ class Sample(Struct, frozen=True):
     engine_errors: int
     ledger_errors: int
     delivery: tuple[int, ...]
-    """Deliveries by how long they took, as in `metrics.BOUNDS`."""
+    """Deliveries by duration; `metrics.BOUNDS` has the bounds."""
     connections: int
     online: int
     busy: int
@@ -59,15 +54,11 @@ class Sample(Struct, frozen=True):
 
 
 class CountsBacklog(Protocol):
-    """Implemented by `Records`."""
-
     @property
     def backlog(self) -> int: ...
 
 
 class CountsStaleViews(Protocol):
-    """Implemented by `Delivery`."""
-
     @property
     def stale_views(self) -> int: ...
 
@@ -85,7 +76,7 @@ class StatsHistory:
         self._took = list(metrics.delivery_seconds.counts)
 
     def look(self) -> None:
-        """Every `LOOK` seconds. The slot we are in is closed when the time is in another one."""
+        """Call every `LOOK` seconds: closes the present slot when its time is over."""
         number = self._clock.now() // STEP
         if number <= self._number:
             return
@@ -108,7 +99,7 @@ class StatsHistory:
         self._number, self._began, self._had, self._took = number, now, has, took
 
     def since(self, at: int) -> list[Sample]:
-        """Those that began after this moment, oldest first."""
+        """Slots that began after `at`, oldest first."""
         return [sample for sample in self._samples if sample.at > at]
 
     def _counted(self) -> dict[str, Any]:

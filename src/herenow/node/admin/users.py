@@ -1,15 +1,14 @@
-"""What a back end may do to a user: end their connections, void their tokens, delete them.
+"""Operations of a back end on a user: end connections, revoke tokens, delete.
 
-    disconnect   signs devices out: their sockets are closed everywhere (4409), without grace. Tokens stay good.
-    revoke       voids tokens: sockets they opened are closed everywhere (4401), into grace. A new token may come at once.
-    delete       both, and everything that was known of the user goes, here, in the store and in the ledger.
+    disconnect   signs devices out: their sockets are closed on all nodes (4409), without grace. Tokens stay valid.
+    revoke       revokes tokens: sockets they opened are closed on all nodes (4401), into grace. New tokens are accepted.
+    delete       both, and all data of the user is deleted, on nodes, in the store and in the ledger.
 
-Other nodes hear of it by a message at once, and should that be lost: of a sign-out by the record (see `core`), of a void
-token by the ledger's change table, of a deletion by both.
+Other nodes get a message at once. If it is dropped, they learn of a sign-out by the record (see `core`), of a revoked token
+by the ledger's change table, of a deletion by both.
 
-A deletion is written to the ledger first, in one transaction. From then on every node that decides about this user makes
-sure that nothing from before is left in the store (`enforce_deletion`), whatever was written meanwhile; so a late commit,
-a late flush to the ledger or a shard that was rolled back does not bring the user back.
+A deletion is written to the ledger first, in one transaction. From then on every node that decides about this user ensures
+that the store has nothing older (`enforce_deletion`): late writes or a shard that was rolled back do not restore the user.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from herenow.node.viewing import Viewing
 from herenow.ports import Void
 
 AGAIN = Backoff(1.0)
-"""Seconds after which a deletion that the store did not take is tried again."""
+"""Seconds before a deletion that the store did not accept is repeated."""
 
 log = structlog.get_logger(__name__)
 
@@ -51,8 +50,6 @@ class EndMessage(msgspec.Struct, frozen=True, tag="end"):
 
 
 class VoidMessage(msgspec.Struct, frozen=True, tag="void"):
-    """To the other nodes: a row of the table of void tokens."""
-
     origin: str
     user: str
     before: int
@@ -82,11 +79,9 @@ class Users:
         messages.handle(EndMessage, self.receive)
         messages.handle(VoidMessage, self.receive)
 
-    # Verbs
-
     async def disconnect(self, user: str, device: str | None) -> None:
-        """Raises `Unavailable` or `UnknownOutcome` when the store is away; what this node holds is closed all the same."""
-        await self._tell(EndMessage(self._messages.origin, user, device))
+        """Raises `Unavailable` or `UnknownOutcome` if the store is unreachable."""
+        await self._messages.send(EndMessage(self._messages.origin, user, device))
         if device is not None:
             await self._sessions.sign_out(user, device)
             return
@@ -94,21 +89,20 @@ class Users:
         await self._records.apply(user, sign_out_all((self._context.authority.epoch,)))
 
     async def revoke(self, user: str, before: int) -> int:
-        """Void what was issued before; answers the instant in force, which may be later."""
-        void = self._revocations.made(user, before)
+        """Revoke tokens issued before `before` (ms). Returns the limit in force, which may be later."""
+        void = self._revocations.make_void(user, before)
         await self._revocations.write(void)
-        await self._tell_void(void)
+        await self._send_void(void)
         known = self._revocations.of(user)
         return void.before if known is None else known.before
 
     async def delete(self, user: str) -> None:
-        """Raises `Unavailable` when nothing was done, `UnknownOutcome` when the store has yet to follow the ledger: it
-        will, and asking again does no harm."""
+        """Idempotent. Raises `Unavailable` (nothing was done) or `UnknownOutcome` (the store will follow the ledger)."""
         now = self._context.clock.now()
-        void = self._revocations.made(user, now, erased=now)
+        void = self._revocations.make_void(user, now, erased=now)
         changes = await write_within(self._context.ledger.erase(void), LEDGER_DEADLINE)
         self._revocations.learn(void)
-        await self._tell_void(void)
+        await self._send_void(void)
         try:
             await self._records.apply(user, erase(now, (self._context.authority.epoch,)))
         except (Unavailable, UnknownOutcome):
@@ -119,10 +113,7 @@ class Users:
             for change in changes:
                 self._access.changed(change)
 
-    # Hearing
-
     def receive(self, message: EndMessage | VoidMessage) -> None:
-        """From another node."""
         if message.origin == self._messages.origin:
             return
         match message:
@@ -138,40 +129,35 @@ class Users:
             return
         self._records.forget(void.user)
         self._sessions.drop_void(void.user, void.before)
-        self._context.tasks.spawn(self._make_sure(void.user), "erase")
+        self._context.tasks.spawn(self._until_erased(void.user), "erase")
 
-    async def _make_sure(self, user: str) -> None:
-        """Until the store has nothing from before: somebody else may have been told to do it, and died."""
+    async def _until_erased(self, user: str) -> None:
+        """Decide until the store has nothing from before the deletion: the node that deletes may have died."""
         await retry(lambda: self._records.wait_decided(user), AGAIN)
 
     def enforce_deletion(self, person: Person) -> list[Edit]:
-        """Before every decision: a deleted user holds nothing here under a token from before, and what the record still
-        says from before is erased."""
+        """Called before every decision. If the user was deleted, drop sessions with older tokens and erase older data."""
         erased_at = person.record.presence.erased_at
         void = self._revocations.of(person.user)
-        if erased_at is not None and (void is None or (void.erased or 0) < erased_at):  # the record was faster
-            self._revocations.learn(self._revocations.made(person.user, erased_at, erased=erased_at))
+        if erased_at is not None and (void is None or (void.erased or 0) < erased_at):  # the record arrived first
+            self._revocations.learn(self._revocations.make_void(person.user, erased_at, erased=erased_at))
             void = self._revocations.of(person.user)
         if void is None or void.erased is None:
             return []
         self._sessions.drop_void(person.user, void.before)
         self._records.forget_lost_before(person, void.erased)
-        if _is_from_before(person.record.presence, void.erased):
+        if _has_older_data(person.record.presence, void.erased):
             return [erase(void.erased, (self._context.authority.epoch,))]
         return []
 
-    # Telling
-
-    async def _tell_void(self, void: Void) -> None:
-        with suppress(Unavailable, UnknownOutcome):  # they hear of it by the change table within a second
-            await self._tell(VoidMessage(self._messages.origin, void.user, void.before, void.until, void.erased))
-
-    async def _tell(self, message: EndMessage | VoidMessage) -> None:
-        await self._messages.send(message)
+    async def _send_void(self, void: Void) -> None:
+        with suppress(Unavailable, UnknownOutcome):  # the change table has it within a second
+            message = VoidMessage(self._messages.origin, void.user, void.before, void.until, void.erased)
+            await self._messages.send(message)
 
 
-def _is_from_before(presence: Presence, erased: int) -> bool:
-    """Version 0: the ledger's word, which has nothing from before."""
+def _has_older_data(presence: Presence, erased: int) -> bool:
+    """True if the record has data from before the deletion. Version 0 comes from the ledger, which has none."""
     if not 0 < presence.version < erased + CLOCK_SKEW or (presence.erased_at or 0) >= erased:
         return False
     return not (droppable(presence) and presence.last_seen is None and presence.idle_after is None)

@@ -1,7 +1,7 @@
 """Delivery: brings changes to the connections that watch a user.
 
-Viewers with the same view scope share the encoded bytes (`channels`). A change goes out at once or at the end of a
-flush interval (`flush`), paced over seconds where thousands watch (`fanout`, `paced`), and later on an overloaded node
+Viewers with the same view scope share the encoded bytes (`channels`). A change goes out at once or at the end of a flush
+interval (`flush`), paced for users with thousands of viewers (`fanout`, `paced`), and later on an overloaded node
 (`overload`). `Delivery` is the face of this package; its attributes are the verbs that other parts use.
 """
 
@@ -41,10 +41,12 @@ class Delivery:
         self.mark_changed = hub.mark_changed
         self.publish = hub.publish
         self.set_stale = hub.set_stale
+        self.new_day = hub.new_day
+        self.close = hub.close
 
         # Bytes for answers
         self.body = channels.body
-        self.said_now = channels.said_now
+        self.dated_bodies = channels.dated_bodies
         self.as_answered = channels.as_answered
         self.as_of = channels.as_of
         self.is_stale = channels.is_stale
@@ -54,22 +56,14 @@ class Delivery:
         self.top_targets = hub.top_targets
 
     def look(self) -> None:
-        """Call every `LOOK` seconds: send what waited, measure lateness, abort connections that have not read for long."""
+        """Call every `LOOK` seconds: send delayed changes, measure the loop's lag, abort connections that do not read."""
         self.hub.catch_up()
         self.overload.look()
         for outbox in self.hub.stuck(self._stuck_after):
             outbox.abort()
 
-    def new_day(self) -> None:
-        """Call now and then: publishes what looks different since midnight."""
-        self.hub.new_day()
-
-    def close(self) -> None:
-        self.hub.close()
-
     @property
     def today(self) -> int:
-        """The day from which "last seen" buckets are counted."""
         return self.channels.today
 
     @property
@@ -82,15 +76,13 @@ class Delivery:
 
     @property
     def popular(self) -> dict[DeliveryMode, int]:
-        """Number of users whose changes are not delivered at once, by the way they are delivered."""
         return self.hub.popular
 
     @property
     def paced_waiting(self) -> int:
-        """Connections that have not been sent a paced change yet."""
         return self.hub.paced_waiting
 
     @property
     def gives_up_typing(self) -> bool:
-        """True while this node is so late that typing is dropped."""
+        """True while this node is so overloaded that it drops typing notices."""
         return self.hub.gives_up_typing

@@ -1,10 +1,7 @@
-"""What is there to see of somebody here, in which bytes, and since when is that known?
+"""The bytes that viewers get of a user, and the time as of which they are true.
 
-Viewers with the same sight of a target see the same bytes, so they share a `Channel`, which is encoded once. Answers take
-what they say from here too, so that nobody learns more by asking than by waiting: the same day, the same doubts, and as
-coarse where changes are not pushed.
-
-Does not know who is told of a change, nor when (`hub`, `ticks`), nor why a viewer may see it: a `ViewScope` is given.
+Viewers with the same view scope of a target get the same bytes: they share a `Channel`, which is encoded once. Answers to
+reads have the same day, staleness and precision as pushed frames, so that a read reveals nothing more.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from herenow.wire.shapes import (
 _POLL, _TRUTH = DeliveryMode.POLL, Kind.TRUTH  # an attribute of an enum is slow to get
 
 ASKS = b""
-"""What a viewer had who was told to ask: we do not know."""
+"""In place of the last body, for a viewer that polls: the body it has is not known."""
 
 
 class Channels:
@@ -36,18 +33,17 @@ class Channels:
         self._people = people
         self._clock = clock
         self._stale: dict[int, int] = {}
-        """Shards that may show what was, and since when."""
+        """Stale shards, and since when (ms)."""
         self.today = day_of(clock.now())
-        """What buckets are counted from, here and in every answer: it moves for all at once, with `new_day`."""
+        """Day number for approximate last seens, in frames and answers. It changes for all viewers at once (`new_day`)."""
         self.deliveries: dict[str, DeliveryMode] = {}
-        """Who has so many viewers that changes are not told at once (`popular` decides)."""
+        """Users with so many viewers that changes are not sent at once (`fanout` decides)."""
         self.behind: dict[Channel, None] = {}
-        """Whose body is old on purpose: the difference waits until the node has caught up (`hub`)."""
+        """Channels whose body is old on purpose: the change waits until the node is less overloaded (`hub`)."""
 
     # Bytes
 
     def open(self, person: Person, sight: ViewScope) -> Channel:
-        """The first one looks at this person through these eyes."""
         channel = Channel(person, sight)
         channel.delivery = None if sight.kind is _TRUTH else self.deliveries.get(person.user)
         self.encode(channel)
@@ -55,14 +51,12 @@ class Channels:
         return channel
 
     def drop(self, channel: Channel) -> None:
-        """Nobody does any more."""
         self.behind.pop(channel, None)
         person = channel.person
         person.watchers.channels = tuple(c for c in person.watchers.channels if c is not channel)
         self._people.release(person)
 
     def encode(self, channel: Channel) -> None:
-        """The body is what there is to see now."""
         person = channel.person
         self.behind.pop(channel, None)
         channel.shown = person.record.presence
@@ -72,18 +66,17 @@ class Channels:
             channel.body = with_delivery(channel.body, channel.delivery)
 
     def frame(self, channel: Channel) -> bytes:
-        return status_frame(channel.said, self.as_of(channel.person.shard))
+        return status_frame(channel.sent_body, self.as_of(channel.person.shard))
 
     def joint_frame(self, channels: list[Channel]) -> bytes:
-        """Of several in one."""
         if len(channels) == 1:
             return self.frame(channels[0])
-        if self._stale:  # then each is as of a time of its own
-            return closed_statuses_frame([with_as_of(c.said, self.as_of(c.person.shard)) for c in channels])
-        return statuses_frame([channel.said for channel in channels], self._clock.now())
+        if self._stale:  # then each shard has its own time
+            return closed_statuses_frame([with_as_of(c.sent_body, self.as_of(c.person.shard)) for c in channels])
+        return statuses_frame([channel.sent_body for channel in channels], self._clock.now())
 
     def change(self, channel: Channel) -> tuple[View, View]:
-        """What the viewers were shown last, and what there is to see."""
+        """Returns (view last shown, current view)."""
         sight = self._sight(channel)
         return seen(channel.shown, sight, self.today), seen(channel.person.record.presence, sight, self.today)
 
@@ -93,7 +86,7 @@ class Channels:
     # Answers
 
     def body(self, person: Person, sight: ViewScope) -> bytes:
-        """A status body for an answer: the channel's if there is one. An answer says nothing about delivery."""
+        """The status body for an answer, from the channel if there is one. It does not contain the delivery mode."""
         for channel in person.watchers.channels:
             if channel.sight == sight and channel.delivery is not _POLL:
                 if channel not in self.behind:
@@ -102,29 +95,28 @@ class Channels:
         return status_body(person.user, seen(person.record.presence, sight, self.today), stale=self._says_stale(person))
 
     def as_answered(self, sights: Mapping[str, ViewScope]) -> Mapping[str, ViewScope]:
-        """What is on demand is told less exactly, whoever asks by whichever way."""
+        """The scopes for an answer: users above the push ceiling are shown without times, however they are read."""
         if DeliveryMode.POLL not in self.deliveries.values():
             return sights
         return {user: coarse(sight) if self.deliveries.get(user) is _POLL else sight for user, sight in sights.items()}
 
-    # Since when
+    # Staleness
 
-    def said_now(self, channels: Sequence[Channel]) -> list[tuple[bytes, int]]:
-        """What viewers are told of each, and as of when."""
+    def dated_bodies(self, channels: Sequence[Channel]) -> list[tuple[bytes, int]]:
+        """Returns (body as sent to viewers, as-of time) of each channel."""
         now = self._clock.now()
         if self._stale:
-            return [(channel.said, self.as_of(channel.person.shard, now)) for channel in channels]
-        return [(c.body if c.delivery is None else c.said, now) for c in channels]
+            return [(channel.sent_body, self.as_of(channel.person.shard, now)) for channel in channels]
+        return [(c.body if c.delivery is None else c.sent_body, now) for c in channels]
 
     def as_of(self, shard: int, now: int | None = None) -> int:
-        """Since when what we say of this shard is known to be true; `now` for who has asked the clock already."""
+        """Time (ms) as of which views of this shard are true: now, unless stale. `now`: if the caller knows it."""
         return self._stale.get(shard) or now or self._clock.now()
 
     def is_stale(self, shard: int) -> bool:
         return shard in self._stale
 
     def set_stale(self, shard: int, *, stale: bool) -> None:
-        """It was the other way until now."""
         if stale:
             self._stale[shard] = self._clock.now()
         else:
@@ -136,7 +128,6 @@ class Channels:
 
     @property
     def stale_views(self) -> int:
-        """How many views that somebody here has open say that they are stale. Counted while there are any."""
         if not self._stale:
             return 0
         stale = [person for person in self._people if person.watchers.channels and self._says_stale(person)]
@@ -146,7 +137,7 @@ class Channels:
         return person.record.guessed or person.shard in self._stale
 
     def new_day(self) -> list[Channel]:
-        """Buckets grow old at midnight, for those who hide as for those who are gone: whose may. Called now and then."""
+        """Call regularly. After midnight UTC: channels with approximate last seens, which may differ; otherwise none."""
         today = day_of(self._clock.now())
         if today == self.today:
             return []
@@ -155,21 +146,21 @@ class Channels:
 
 
 def is_news(channel: Channel, had: bytes) -> bool:
-    """For who had this, and knows whether to ask."""
+    """True if a viewer that last got `had` must be sent the body. `ASKS`: not if it must still poll."""
     return channel.body != had and not (had == ASKS and channel.delivery is _POLL)
 
 
 def watched_by(outbox: Outbox, person: Person) -> Channel:
-    """The channel through which it watches this person, which it does: where there is one, it is that."""
+    """The channel through which this outbox watches the user, which it must do: a single channel is that one."""
     channels = person.watchers.channels
-    if len(channels) == 1:  # nearly everybody
+    if len(channels) == 1:  # nearly always
         return channels[0]
     return next(channel for channel in channels if outbox in channel.outboxes)
 
 
 def viewers(person: Person) -> int:
-    """Who looks at this person here; own devices and services are not counted."""
-    if len(person.watchers.channels) == 1:  # nearly everybody
+    """Number of viewers on this node, without the user's own devices and services."""
+    if len(person.watchers.channels) == 1:  # nearly always
         [channel] = person.watchers.channels
         return 0 if channel.sight.kind is _TRUTH else len(channel.outboxes)
     return sum([len(c.outboxes) for c in person.watchers.channels if c.sight.kind is not _TRUTH])

@@ -1,8 +1,8 @@
-"""Somebody is watched by very many here: how do their changes reach the viewers?
+"""Chooses how changes of a user with very many viewers on this node reach them.
 
-At once, as anybody's; or in waves (`waves`), which leaves everybody else their milliseconds; or beyond a ceiling not at
-all, and viewers ask when they look. From how many on is a rule of `core.limits`. It is chosen whenever somebody comes or
-goes, for a person and not for one kind of eyes: else the way in which one hears of something would tell what others see.
+At once; paced (`paced`), which leaves the event loop free for others; or above the push ceiling not at all: clients poll.
+The thresholds are in `core.limits`. The choice is made when a viewer comes or goes, for a user and not per view scope:
+otherwise the way of delivery would reveal what other viewers see.
 """
 
 from __future__ import annotations
@@ -11,27 +11,26 @@ from herenow.core.limits import DeliveryMode, FanoutLimits
 from herenow.core.visibility import Kind
 from herenow.node.delivery.channels import ASKS, Channels, is_news, viewers
 from herenow.node.delivery.flush import FlushScheduler
-from herenow.node.delivery.paced import PacedDelivery, Told
+from herenow.node.delivery.paced import PacedDelivery, Recipients
 from herenow.node.people import Channel, Outbox, People, Person
 
 
 class FanoutPolicy:
-    def __init__(self, people: People, channels: Channels, flush: FlushScheduler, crowds: FanoutLimits) -> None:
+    def __init__(self, people: People, channels: Channels, flush: FlushScheduler, limits: FanoutLimits) -> None:
         self._people = people
         self._channels = channels
         self._flush = flush
-        self._crowds = crowds
-        self.few = min(crowds.pace_above, crowds.push_ceiling)
-        self.paced = PacedDelivery(self._is_active, self._tell)
+        self._limits = limits
+        self.few = min(limits.pace_above, limits.push_ceiling)
+        self.paced = PacedDelivery(self._is_active, self._send_slice)
 
     def choose(self, person: Person) -> None:
-        """By the number of those who look, whatever they get to see. Own devices and services are no part of the crowd."""
         count = viewers(person)
         deliveries = self._channels.deliveries
         if count <= self.few and person.user not in deliveries:
             return
         present = deliveries.get(person.user)
-        chosen = self._crowds.delivery(count, present)
+        chosen = self._limits.delivery(count, present)
         if chosen is not present:
             self._deliver(person, present, chosen)
 
@@ -45,7 +44,7 @@ class FanoutPolicy:
                 continue
             self._flush.remember(channel)
             channel.delivery = chosen
-            if DeliveryMode.POLL in (present, chosen):  # that has to be known: who is not told, must ask
+            if DeliveryMode.POLL in (present, chosen):  # clients must know whether to poll
                 had = channel.body
                 self._channels.encode(channel)
                 self.pace(channel, ASKS if present is DeliveryMode.POLL else had)
@@ -53,13 +52,13 @@ class FanoutPolicy:
             self.paced.finish(person)
 
     def pace(self, channel: Channel, had: bytes) -> None:
-        """Each hears of it at its turn; who has something else to hear of at the end of this tick hears of it then."""
+        """Schedule the change for each viewer, except those that get it with the next flush because the channel is dirty."""
         outboxes = [outbox for outbox in channel.outboxes if channel not in (outbox.dirty or ())]
-        self.paced.add(channel.person, outboxes, had, self._crowds.lasts(viewers(channel.person)))
+        self.paced.add(channel.person, outboxes, had, self._limits.lasts(viewers(channel.person)))
 
     def offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
-        """This one alone sees through other eyes now. Beside a crowd its turn comes as for any other change, and does not
-        tell the reason; what is on demand is not pushed for this reason either."""
+        """The view scope of one outbox changed, from channel `before` to `channel`. In paced delivery it waits as for any
+        other change, so that the delay does not reveal the reason. A viewer that polls before and after is sent nothing."""
         person = channel.person
         asks = before.delivery is DeliveryMode.POLL
         if channel.delivery is None:
@@ -70,12 +69,12 @@ class FanoutPolicy:
             if outbox.ready:
                 self._flush.send(channel, [outbox])
             else:
-                outbox.misses(channel, had)
+                outbox.add_missed(channel, had)
         elif channel.body != before.body and not (asks and channel.delivery is DeliveryMode.POLL):
-            self.paced.add(person, [outbox], before.body, self._crowds.lasts(viewers(person)))
+            self.paced.add(person, [outbox], before.body, self._limits.lasts(viewers(person)))
 
     def hasten(self, viewer: Person) -> None:
-        """The turn of those who are active comes first."""
+        """Call when this viewer's presence changed: if active now, paced updates reach the viewer earlier."""
         if self._is_active(viewer.user):
             for outbox in viewer.watchers.outboxes:
                 self.paced.hasten(outbox)
@@ -84,16 +83,16 @@ class FanoutPolicy:
         viewer = self._people.find(user)
         return viewer is not None and viewer.record.presence.active
 
-    def _tell(self, person: Person, told: Told) -> None:
-        """A part of a wave: what there is to see now, under the rules of now."""
+    def _send_slice(self, person: Person, recipients: Recipients) -> None:
+        """Send one slice of a paced delivery: the current bodies, under the current rules."""
         ready: dict[Channel, list[Outbox]] = {}
-        for outbox, had in told:
+        for outbox, had in recipients:
             channel = next((c for c in person.watchers.channels if outbox in c.outboxes), None)
             if channel is None or not is_news(channel, had):
                 continue
             if outbox.ready:
                 ready.setdefault(channel, []).append(outbox)
             else:
-                outbox.misses(channel, had)
+                outbox.add_missed(channel, had)
         for channel, outboxes in ready.items():
             self._flush.send(channel, outboxes)

@@ -1,15 +1,13 @@
-"""When does a connection hear of what changed for it, and in which frames?
+"""When a connection gets the changes that concern it, and in which frames.
 
-A connection's first change goes out at once; after that it rests for a tick, collects the ids of what changes, and gets
-them in one frame at the tick's end. A send costs several microseconds in the kernel whatever we do, so this conflation
-is what makes a busy minute cheap. Values equal to the last one sent are not sent: while a connection is clean, the last
-one sent *is* the channel's body, so what those who rest had is noted once per channel and tick (`_Touched`). Only where
-that is not the same for all of them (somebody comes, or was told in between, or does not read) each remembers its own.
-People with exactly the same many viewers are gone through together (`audiences`).
+A connection gets its first change at once. Then it waits for the end of the flush interval (tick), and gets all changes of
+the interval in one frame. A send takes several microseconds in the kernel, so this conflation makes a busy minute cheap. A
+body equal to the last one sent is not sent. While a connection is clean, the last one sent *is* the channel's body, so it is
+stored once per channel and interval for all waiting connections (`_Touched`). Only where they do not all have the same (a
+viewer came, was sent to in between, or does not read) each outbox stores its own. Channels with exactly the same many
+viewers are processed together.
 
-The tick is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
-
-Does not know sockets (an outbox has a `send`), who watches whom and why (`hub`), nor what is said (`channels`).
+The interval is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
 """
 
 from __future__ import annotations
@@ -36,17 +34,15 @@ WIDEST_TICK = 1.0
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Touched:
-    """A channel changed in this tick."""
-
     had: bytes
-    """What everybody who rests had of it before."""
-    told: frozenset[Outbox]
-    """Who was not resting, and has been sent the new body."""
+    """The body that all waiting connections last got."""
+    sent: frozenset[Outbox]
+    """Connections that did not wait and were sent the new body."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Joint:
-    """One frame for everybody who has just these channels to hear of."""
+    """One frame for all connections that miss exactly these channels."""
 
     channels: list[Channel]
     frame: bytes
@@ -66,43 +62,40 @@ class FlushScheduler:
         self._tick = flush_every or CALM_TICK
         self._cooling: list[Outbox] = []
         self.touched: dict[Channel, _Touched] = {}
-        self._resting: set[ViewerSet] = set()
-        """Nobody of these is ready before the tick ends."""
+        self._all_waiting: set[ViewerSet] = set()
+        """Viewer sets of which no connection is ready before the interval ends."""
         self._paused: set[Outbox] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    # A change
+    # Changes
 
-    def tell(self, channel: Channel, had: bytes) -> None:
-        """Its viewers had this until now. Who is ready gets it now; those who rest are gone through at the end of the
-        tick, once."""
+    def deliver(self, channel: Channel, had: bytes) -> None:
+        """Deliver a new body; `had`: the one before. Ready connections get it now, the others when the interval ends."""
         ready = self._ready(channel)
-        if len(ready) < len(channel.outboxes):  # else nobody rests who had something
+        if len(ready) < len(channel.outboxes):  # otherwise no viewer waits
             self._touch(channel, had, ready)
         self.send(channel, ready)
 
     def _ready(self, channel: Channel) -> list[Outbox]:
-        """Who is to be sent to now, and then rests as all the others."""
         if not self._cooling and not self._paused:
             return list(channel.outboxes)
-        if self._resting and self.viewer_sets.of(channel) in self._resting:
+        if self._all_waiting and self.viewer_sets.of(channel) in self._all_waiting:
             return []
         ready = [outbox for outbox in channel.outboxes if outbox.ready]
-        if not ready and (audience := self.viewer_sets.of(channel)) is not None:
-            self._resting.add(audience)
+        if not ready and (viewers := self.viewer_sets.of(channel)) is not None:
+            self._all_waiting.add(viewers)
         return ready
 
     def _touch(self, channel: Channel, had: bytes, ready: list[Outbox]) -> None:
-        """Some of its viewers rest."""
         touched = self.touched.get(channel)
         if touched is None:
             self.touched[channel] = _Touched(had, frozenset(ready))
-        elif ready or touched.told:
+        elif ready or touched.sent:
             self.remember(channel)
             self.touched[channel] = _Touched(had, frozenset(ready))
 
     def send(self, channel: Channel, ready: list[Outbox]) -> None:
-        """At once, to these, who then rest."""
+        """Send the channel's frame to these connections now; then they wait until the interval ends."""
         if ready:
             frame = self._channels.frame(channel)
             for outbox in ready:
@@ -113,25 +106,25 @@ class FlushScheduler:
         self._schedule()
 
     def remember(self, channel: Channel) -> None:
-        """From here on not everybody who rests had the same of it: let each remember its own."""
+        """Call before the waiting viewers of a channel no longer have the same body: each outbox stores the one it has."""
         touched = self.touched.pop(channel, None) if self.touched else None
         if touched is not None:
             for outbox in channel.outboxes:
-                if outbox not in touched.told:
-                    outbox.misses(channel, touched.had)
+                if outbox not in touched.sent:
+                    outbox.add_missed(channel, touched.had)
 
-    def tell_own(self, person: Person) -> None:
-        """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
+    def deliver_own(self, person: Person) -> None:
+        """Send the own view to the user's devices if it changed. Compared by hash: bodies would take too much memory."""
         own = seen_by_oneself(person.record.presence)
         had, person.watchers.own_view = person.watchers.own_view, hash(own)
         if had is None or had == person.watchers.own_view:
             return
         for outbox in list(person.watchers.outboxes):
-            if not outbox.hears_own:
+            if not outbox.gets_own:
                 continue
             if outbox.ready:
                 outbox.ready = False
-                self._cool(outbox)
+                self._wait(outbox)
                 self.send_own(outbox, own)
             elif outbox.had_own is None:
                 outbox.had_own = had
@@ -140,7 +133,7 @@ class FlushScheduler:
         self._metrics.frames += 1
         outbox.send(self_frame(self_body(own)))
 
-    # A peer that does not read
+    # Clients that do not read
 
     def pause(self, outbox: Outbox) -> None:
         if outbox.paused_at is None and not outbox.closed:
@@ -153,21 +146,19 @@ class FlushScheduler:
             return
         outbox.paused_at = None
         self._paused.discard(outbox)
-        self._cool(outbox)
+        self._wait(outbox)
 
     def stuck(self, stuck_after: float) -> list[Outbox]:
-        """Who has not read for so long."""
         limit = self._clock.monotonic() - stuck_after
         return [o for o in self._paused if o.paused_at is not None and o.paused_at <= limit]
 
     def forget(self, outbox: Outbox) -> None:
-        """The connection is gone."""
         self._paused.discard(outbox)
 
-    # The end of a tick
+    # The end of a flush interval
 
     def relax(self) -> None:
-        """Now and then: while it is calm, nothing is kept of who has the same viewers."""
+        """Call regularly: drop the viewer sets while no flush is scheduled."""
         if self._timer is None:
             self.viewer_sets.forget()
 
@@ -176,15 +167,14 @@ class FlushScheduler:
             self._timer.cancel()
             self._timer = None
 
-    def _cool(self, outbox: Outbox) -> None:
-        """Let it wait for the end of a tick, where it is flushed or becomes ready."""
+    def _wait(self, outbox: Outbox) -> None:
+        """Let it wait until the interval ends, where it is flushed or becomes ready."""
         self._cooling.append(outbox)
         self._schedule()
 
     def _schedule(self, *, worked: bool = False) -> None:
-        """Ticks end on a grid of their own, whoever began to rest when: else the moment at which one viewer hears
-        something would tell that somebody else did something. After a flush a quarter of a tick is left for everything
-        else."""
+        """Intervals end on a fixed time grid, whenever a connection began to wait: otherwise the time of an update to one
+        viewer would reveal activity of others. After a flush at least a quarter of an interval is left for other work."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             pause = self._tick - loop.time() % self._tick
@@ -196,13 +186,13 @@ class FlushScheduler:
         self._timer = None
         started = self._clock.monotonic()
         self._gather()
-        self._resting.clear()
+        self._all_waiting.clear()
         cooling, self._cooling = self._cooling, []
         joints: dict[tuple[ChangeSet | Channel, ...], _Joint] = {}
         for outbox in cooling:
             if outbox.closed or outbox.paused_at is not None:
                 continue
-            if outbox.unheard is None and not outbox.dirty and outbox.had_own is None:
+            if outbox.unsent is None and not outbox.dirty and outbox.had_own is None:
                 outbox.ready = True
                 continue
             self._cooling.append(outbox)
@@ -215,41 +205,41 @@ class FlushScheduler:
             self._schedule(worked=True)
 
     def _gather(self) -> None:
-        """What each of those who rest has not heard of. Compared once per channel, not per viewer."""
+        """Distribute the interval's changes to waiting outboxes. Bodies are compared once per channel, not per viewer."""
         touched, self.touched = self.touched, {}
         alike: dict[ViewerSet, list[Channel]] = {}
         for channel, change in touched.items():
             if channel.body == change.had:
                 continue
-            audience = None if change.told else self.viewer_sets.of(channel)
-            if audience is not None:
-                alike.setdefault(audience, []).append(channel)
+            viewers = None if change.sent else self.viewer_sets.of(channel)
+            if viewers is not None:
+                alike.setdefault(viewers, []).append(channel)
             else:
-                told = change.told
-                _give([outbox for outbox in channel.outboxes if outbox not in told], ChangeSet((channel,)))
-        for audience, channels in alike.items():
-            _give(audience, ChangeSet(tuple(channels)))
-        for outbox in self._paused:  # their turn comes later, when this is the past
-            for news in outbox.unheard or ():
-                for channel in news.channels:
-                    outbox.misses(channel, touched[channel].had)
-            outbox.unheard = None
+                sent = change.sent
+                _give([outbox for outbox in channel.outboxes if outbox not in sent], ChangeSet((channel,)))
+        for viewers, channels in alike.items():
+            _give(viewers, ChangeSet(tuple(channels)))
+        for outbox in self._paused:  # they are sent this later, when `touched` is gone
+            for changes in outbox.unsent or ():
+                for channel in changes.channels:
+                    outbox.add_missed(channel, touched[channel].had)
+            outbox.unsent = None
 
     def _flush(self, outbox: Outbox, joints: dict[tuple[ChangeSet | Channel, ...], _Joint]) -> None:
-        """Connections that watch the same people mostly have the same to hear of: one frame for all of them."""
+        """Send a connection what it missed. Connections that watch the same users mostly share a frame."""
         if outbox.had_own is not None:
             self._flush_own(outbox)
-        unheard, outbox.unheard = outbox.unheard or (), None
-        missed: tuple[ChangeSet | Channel, ...] = tuple(unheard)
+        unsent, outbox.unsent = outbox.unsent or (), None
+        missed: tuple[ChangeSet | Channel, ...] = tuple(unsent)
         if outbox.dirty:
             dirty, outbox.dirty = outbox.dirty, None
             missed = tuple(c for c, had in dirty.items() if is_news(c, had))
-            missed += tuple(c for news in unheard for c in news.channels if c not in dirty)
+            missed += tuple(c for changes in unsent for c in changes.channels if c not in dirty)
         if not missed:
             return
         joint = joints.get(missed)
         if joint is None:
-            joint = joints[missed] = self._joint(missed)
+            joint = joints[missed] = self._make_joint(missed)
         joint.times += 1
         outbox.send(joint.frame)
 
@@ -259,8 +249,8 @@ class FlushScheduler:
         if person is not None and person.watchers.own_view != had:
             self.send_own(outbox, seen_by_oneself(person.record.presence))
 
-    def _joint(self, missed: tuple[ChangeSet | Channel, ...]) -> _Joint:
-        """By id: an order of events would tell why somebody looks different."""
+    def _make_joint(self, missed: tuple[ChangeSet | Channel, ...]) -> _Joint:
+        """Sorted by user id: the order of events would reveal why a view changed."""
         channels = [c for each in missed for c in (each.channels if isinstance(each, ChangeSet) else (each,))]
         channels.sort(key=_by_id)
         return _Joint(channels, self._channels.joint_frame(channels))
@@ -272,7 +262,7 @@ class FlushScheduler:
         self._metrics.deliveries += sent
         if channel.sight.kind is not _TRUTH:
             self.top_targets.count(channel.person.user, sent)
-        if channel.delivery is None:  # others are late on purpose
+        if channel.delivery is None:  # other modes delay on purpose
             late = self._clock.monotonic() - channel.person.watchers.changed_at
             self._metrics.delivery_seconds.observe(max(0.0, late), sent)
 
@@ -289,9 +279,8 @@ class FlushScheduler:
                     self._metrics.delivery_seconds.observe(late, count)
 
     def _adapt(self, took: float) -> None:
-        """A third of the time may go into flushing, for the changes themselves want as much; beyond `BUSY_TICK`, where
-        viewers notice, nearly all of it must. A wider tick saves frames, not bytes, so it is left as soon as the work fits
-        into a narrower one."""
+        """Flushing may take a third of the time, as the changes need as much; from `BUSY_TICK` on, where viewers notice,
+        nearly all. A longer interval saves frames, not bytes: it shrinks as soon as the work fits into a shorter one."""
         busy = self._tick >= BUSY_TICK
         if took > self._tick * (0.9 if busy else 0.33):
             self._tick = min(WIDEST_TICK if busy else BUSY_TICK, self._tick * 1.5)
@@ -299,12 +288,12 @@ class FlushScheduler:
             self._tick = max(CALM_TICK, self._tick / 1.5)
 
 
-def _give(outboxes: Iterable[Outbox], news: ChangeSet) -> None:
+def _give(outboxes: Iterable[Outbox], changes: ChangeSet) -> None:
     for outbox in outboxes:
-        if outbox.unheard is None:
-            outbox.unheard = [news]
+        if outbox.unsent is None:
+            outbox.unsent = [changes]
         else:
-            outbox.unheard.append(news)
+            outbox.unsent.append(changes)
 
 
 def _by_id(channel: Channel) -> str:

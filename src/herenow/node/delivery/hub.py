@@ -1,12 +1,10 @@
-"""Who here watches whom, and the way from a change to their sockets.
+"""Connects users with the connections of this node that watch them, and delivers changes of their records.
 
-Answers: somebody's record changed; which connections of this node must hear of it?
+    hub ─▶ channels    the visible state as bytes, shared by viewers with the same view scope
+        ─▶ flush       ready connections get a change at once, others at the end of the flush interval
+        ─▶ fanout      users with very many viewers: paced delivery, or polling
 
-    hub ─▶ channels    what there is to see now, in bytes, shared by those with the same sight
-        ─▶ ticks       who is ready is told at once, the others at the end of a tick
-        ─▶ popular     whom very many watch: in waves, or when viewers ask
-
-What a node that cannot keep up gives up (`core.limits`) waits here until it can.
+Changes that an overloaded node delays (`core.limits`) wait here until it has caught up.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from herenow.node.delivery.flush import FlushScheduler
 from herenow.node.people import Channel, Outbox, Person, without
 
 CATCH_UP = 0.05
-"""Seconds at a time that go into sending what waited while the node was late."""
+"""Seconds that one `catch_up` may take."""
 
 
 class Hub:
@@ -37,9 +35,10 @@ class Hub:
         self._fanout = FanoutPolicy(context.people, channels, self._flush, limits)
         self._paced = self._fanout.paced
         self.top_targets = self._flush.top_targets
+        self.pause, self.resume, self.stuck = self._flush.pause, self._flush.resume, self._flush.stuck
         self._shed = Shed.NOTHING
         self._overdue: list[Channel] = []
-        """Those among the channels that are behind, whom the present level may not give up."""
+        """Delayed channels to check: the present level may not permit their delay any more."""
 
     def close(self) -> None:
         self._flush.close()
@@ -48,11 +47,11 @@ class Hub:
     # Watching
 
     def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, ViewScope]]) -> list[Channel]:
-        """From now on this connection gets what changes about these people, each named once. The caller sends the
-        channels' bodies first, in this very step, so that clean means up to date."""
+        """Send this connection the changes of these users, each named once, from now on. The caller sends the channels'
+        bodies before it next awaits, so that an empty `dirty` means up to date."""
         watching = among(outbox.watching, [person.user for person, _ in wanted])
         new, channels = list[str](), list[Channel]()
-        # Of fifty who are watched at once nearly all are plain cases, for which not even a call is needed.
+        # Of fifty users that are watched at once nearly all are plain cases, for which these checks save the calls.
         behind, deliveries, few = self._channels.behind, self._channels.deliveries, self._fanout.few
         touched, alike = self._flush.touched, self._flush.viewer_sets.alike
         waves = self._paced.under_way
@@ -78,39 +77,39 @@ class Hub:
                 if waves:
                     self._paced.withdraw(person, outbox)
                 if outbox.dirty:
-                    outbox.heard(channel)
+                    outbox.take_missed(channel)
                 channels.append(channel)
         finally:
             outbox.watching = having(outbox.watching, new)
         return channels
 
     def unwatch(self, outbox: Outbox, users: Sequence[str]) -> None:
-        """Nothing about these after this; those whom it does not watch are passed over."""
+        """Stop sending changes of these users; those that it does not watch are ignored."""
         watching = among(outbox.watching, users)
         outbox.watching = lacking(outbox.watching, users)
         for user in dict.fromkeys(users):
             if user in watching:
-                self._look_away(outbox, user)
+                self._stop_watching(outbox, user)
 
-    def _look_away(self, outbox: Outbox, user: str) -> None:
+    def _stop_watching(self, outbox: Outbox, user: str) -> None:
         person = self._people.find(user)
-        assert person is not None  # who is watched is kept
+        assert person is not None  # watched users are not released
         channel = watched_by(outbox, person)
         if outbox.dirty:
-            outbox.heard(channel)
+            outbox.take_missed(channel)
         if self._paced:
             self._paced.withdraw(person, outbox)
         self._leave(outbox, channel)
         self._fanout.choose(person)
 
     def change_scope(self, outbox: Outbox, person: Person, sight: ViewScope) -> None:
-        """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
+        """Give this viewer another view scope of the user; it gets an update if the view differs."""
         old = watched_by(outbox, person)
         if old.sight == sight:
             return
         self.mark_changed(person)
         self._flush.remember(old)
-        missed = outbox.heard(old)
+        missed = outbox.take_missed(old)
         new = self._channel(person, sight)
         self._flush.remember(new)
         self._join(outbox, new)
@@ -118,25 +117,24 @@ class Hub:
         if missed is None:
             self._fanout.offer(outbox, new, old)
         elif is_news(new, missed):
-            outbox.misses(new, missed)
+            outbox.add_missed(new, missed)
         self._fanout.choose(person)
 
     def join_own(self, outbox: Outbox, person: Person) -> None:
-        """A user's own connection gets `presence.self`, now and after any change."""
-        if outbox.hears_own or outbox.closed:
+        """Send this connection the own view of its user (`presence.self`), now and after each change."""
+        if outbox.gets_own or outbox.closed:
             return
         own = seen_by_oneself(person.record.presence)
-        if not any(other.hears_own for other in person.watchers.outboxes):  # else it is kept by `publish`
+        if not any(other.gets_own for other in person.watchers.outboxes):  # otherwise `publish` updates it
             person.watchers.own_view = hash(own)
-        outbox.hears_own = True
+        outbox.gets_own = True
         self._flush.send_own(outbox, own)
 
     def add_outbox(self, person: Person, outbox: Outbox) -> None:
-        """A connection of this user, who is the viewer in it."""
         person.watchers.outboxes += (outbox,)
 
     def forget(self, outbox: Outbox) -> None:
-        """The connection is gone: it watches nobody any more."""
+        """The connection is closed: it watches no user any more."""
         outbox.closed = True
         viewer = self._people.find(outbox.user)
         if viewer is not None and outbox in viewer.watchers.outboxes:
@@ -145,12 +143,12 @@ class Hub:
         outbox.dirty = None
         watched, outbox.watching = outbox.watching, NO_IDS
         for user in watched:
-            self._look_away(outbox, user)
+            self._stop_watching(outbox, user)
 
     def _channel(self, person: Person, sight: ViewScope) -> Channel:
         for channel in person.watchers.channels:
             if channel.sight is sight or channel.sight == sight:
-                if channel in self._channels.behind:  # who comes now gets the truth, and so does everybody
+                if channel in self._channels.behind:  # a new viewer gets the current state, so all viewers do
                     self._show(channel)
                 return channel
         return self._channels.open(person, sight)
@@ -168,27 +166,26 @@ class Hub:
     # Changes
 
     def mark_changed(self, person: Person) -> None:
-        """Note the time of a change that will be published: the latency histogram counts from here."""
+        """Set the start time of the latency histogram for a change that will be published."""
         person.watchers.changed_at = self._clock.monotonic()
 
     def publish(self, person: Person) -> None:
-        """Something about this person may look different now."""
+        """Send viewers and own devices what changed in the user's record."""
         self._publish(person, self._refresh)
 
     def set_stale(self, shard: int, *, stale: bool) -> None:
-        """A flip is told once to everybody who looks at somebody in that shard."""
+        """Flag the views of a shard as stale or not, and publish that to all viewers."""
         if stale == self._channels.is_stale(shard):
             return
         self._channels.set_stale(shard, stale=stale)
         for person in self._people.in_shard(shard):
-            if person.watchers.channels and (
-                person.matches_record or not person.unpublished
-            ):  # else it is decided first
+            decided_first = person.unpublished and not person.matches_record
+            if person.watchers.channels and not decided_first:
                 self.mark_changed(person)
-                self._publish(person, self._show)  # no matter what an overloaded node gives up
+                self._publish(person, self._show)  # never delayed by overload
 
     def new_day(self) -> None:
-        """Called now and then: who looks different since midnight is told."""
+        """Call regularly: publish views that differ since midnight UTC."""
         for channel in self._channels.new_day():
             self.mark_changed(channel.person)
             self._refresh(channel)
@@ -198,7 +195,7 @@ class Hub:
         for channel in person.watchers.channels:
             show(channel)
         if person.watchers.outboxes:
-            self._flush.tell_own(person)
+            self._flush.deliver_own(person)
             if self._paced:
                 self._fanout.hasten(person)
 
@@ -215,24 +212,24 @@ class Hub:
         if channel.body == had:
             return
         if channel.delivery is None:
-            self._flush.tell(channel, had)
+            self._flush.deliver(channel, had)
         elif channel.delivery is DeliveryMode.PACED:
             self._fanout.pace(channel, had)
 
-    # A node that is late
+    # Overload
 
     @property
     def gives_up_typing(self) -> bool:
         return self._shed >= Shed.TYPING
 
     def shed(self, level: Shed) -> None:
-        """The node is late, or has caught up: what the new level does not give up is sent."""
+        """Set the level of load shedding, and send what it does not delay."""
         self._shed = level
         self._overdue = list(self._channels.behind)
         self.catch_up()
 
     def catch_up(self) -> None:
-        """A little at a time, or the node would be late again. Called a few times a second."""
+        """Send delayed changes, for `CATCH_UP` seconds so that the node does not fall behind again. Call often."""
         self._flush.relax()
         until = self._clock.monotonic() + CATCH_UP
         while self._overdue:
@@ -245,36 +242,12 @@ class Hub:
     def _may_wait(self, channel: Channel) -> bool:
         return may_wait(*self._channels.change(channel), self._shed)
 
-    # A peer that does not read
-
-    def pause(self, outbox: Outbox) -> None:
-        self._flush.pause(outbox)
-
-    def resume(self, outbox: Outbox) -> None:
-        self._flush.resume(outbox)
-
-    def stuck(self, stuck_after: float) -> list[Outbox]:
-        """Who has not read for so long."""
-        return self._flush.stuck(stuck_after)
-
-    # What operators are told
-
-    @property
-    def stale_shards(self) -> int:
-        return self._channels.stale_shards
-
-    @property
-    def stale_views(self) -> int:
-        return self._channels.stale_views
-
     def viewers(self, user: str) -> int:
-        """Who looks at this person here; own devices and services are not counted."""
         person = self._people.find(user)
         return 0 if person is None else viewers(person)
 
     @property
     def popular(self) -> dict[DeliveryMode, int]:
-        """How many people are delivered in which way, if not at once."""
         ways = list(self._channels.deliveries.values())
         return {delivery: ways.count(delivery) for delivery in DeliveryMode}
 

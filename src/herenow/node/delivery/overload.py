@@ -1,9 +1,7 @@
-"""Does this node keep up? Measured by how late its event loop comes back to something that is to be done every so often.
+"""Measures whether this node keeps up: the lag of its event loop, as the delay of a periodic call.
 
-The loop does one thing at a time, so its lateness is what every client feels, whatever the cause: too many frames, too
-large a fan-out, a machine that gives its time to others. The worst of late counts and fades from look to look, so that a
-level holds for a second or two after its cause and a single slow moment is soon forgotten. What is given up at which
-lateness stands in `core.limits`.
+The loop does one thing at a time, so its lag delays every client, whatever the cause. The largest recent lag counts and
+decays with each check: a level (`core.limits`) lasts a second or two after its cause, and one slow moment is soon over.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ from herenow.core.limits import Shed, shed_level
 from herenow.kit.clock import Clock
 
 FADE = 0.6
-"""What is left of a lateness at the next look."""
+"""Part of a lag that remains at the next check."""
 
 WORST = 2.0
-"""Seconds: a process that was stopped for minutes is not late for minutes."""
+"""Seconds. Limits the effect of a process that was stopped for minutes."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,11 +29,10 @@ class Overload:
         self._on_level = on_level
         self._looked_at: float | None = None
         self.late = 0.0
-        """Seconds, the worst of late."""
+        """Seconds."""
         self.level = Shed.NOTHING
 
     def look(self) -> None:
-        """To be called every so many seconds, if the loop can."""
         now = self._clock.monotonic()
         late = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at - self._every)
         self._looked_at = now

@@ -1,8 +1,6 @@
-"""Encoded statuses of those who are asked for again and again and whom nobody here watches.
+"""Cache of encoded statuses for users that are read often and that no connection here watches.
 
-Answers: how does this presence look by this sight today, in bytes? A presence that has not changed is the same object, so
-what was encoded of it is found by looking, not by comparing. Who may see what is decided before, and the bytes are those of
-`wire.shapes`; a value that is kept and one that is made anew cannot be told apart.
+An unchanged presence is the same object, so entries are found by identity. Access is decided before.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from herenow.wire.shapes import status_body
 
 USERS = 50_000
 SIGHTS = 4
-"""Of one user, the latest: mostly there are one or two, a service's and that of contacts."""
+"""Entries per user, the latest. Mostly there are one or two: for services and for contacts."""
 
 _Kept = tuple[ViewScope, Presence, bool, int, bytes]
 
@@ -27,12 +25,12 @@ class StatusCache:
         return len(self._kept)
 
     def body(self, user: str, sight: ViewScope, presence: Presence, today: int, *, stale: bool) -> bytes:
-        """`today`: see `visibility.day_of`. `stale`: nobody knows whether it is still so."""
+        """`today`: see `visibility.day_of`. `stale`: it may be out of date."""
         kept = self._kept.get(user, ())
         for by, shown, said_stale, day, body in kept:
             if by is sight and shown is presence and said_stale is stale and day == today:
                 return body
-        # Equal sights are mostly the same one, and slow to compare.
+        # Equality last: it is slow, and equal scopes are mostly the same object.
         for by, shown, said_stale, day, body in kept:
             if shown is presence and said_stale is stale and day == today and by == sight:
                 return body

@@ -1,8 +1,7 @@
-"""Whose changes cost this node most? Counted per person for a short while, by the deliveries they led to.
+"""Counts which users cause most deliveries on this node.
 
-Who it is stays in this process: whoever tells of it tells a keyed hash (`api.reports`). Only what went to viewers counts, as
-they saw it: of somebody who hides nothing goes out, so nothing is counted. Bounded: while very many change, those who come
-late into a window are not counted, and they are not the ones who cost most.
+User ids stay in this process: reports have a keyed hash (`api/ops`). Only frames to viewers count, so hidden users cause
+none. Bounded: while very many users change, those that come late into a window are not counted; they do not cost most.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from heapq import nlargest
 from herenow.kit.clock import Clock
 
 WINDOW = 30.0
-"""Seconds. What is told is of the present window and the one before: the last half minute to minute."""
+"""Seconds. A report covers the present window and the one before: 30 to 60 seconds."""
 
 MOST = 50_000
-"""People in a window: a few megabytes."""
+"""Users in a window: a few megabytes."""
 
 
 class TopTargets:
@@ -34,7 +33,7 @@ class TopTargets:
             self._present[user] = deliveries
 
     def turn(self) -> None:
-        """Now and then: a window ends when its time is over."""
+        """Call regularly: begin a new window when the present one is over."""
         now = self._clock.monotonic()
         if now - self._began >= WINDOW:
             self._before = self._present if now - self._began < 2 * WINDOW else {}
@@ -42,7 +41,6 @@ class TopTargets:
             self._began = now
 
     def top(self, most: int) -> list[tuple[str, int]]:
-        """(user, deliveries), the largest first."""
         together = Counter(self._before)
         together.update(self._present)
         return nlargest(most, together.items(), key=lambda each: (each[1], each[0]))

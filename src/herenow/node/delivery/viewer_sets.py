@@ -1,11 +1,10 @@
-"""Which of the people who are watched by many have exactly the same viewers?
+"""Finds channels with exactly the same viewers, so that work per viewer is done once for all of them.
 
-A thousand screens that show the same list watch the same people. What is true of the viewers of one of these is then true
-of the viewers of all, and need not be asked viewer by viewer: that nobody of them may be sent to before the tick ends, and
-whom the changes of a tick are for. Equal is equal: compared viewer by viewer, in C, once until somebody comes or goes.
+A thousand screens that show the same list watch the same users. Then one check shows that none of their viewers is ready,
+and the changes of a flush interval are collected once. Sets are compared in C, and again only after a viewer came or went.
 
-Nothing is kept while it is calm, nor of those whom few watch: there a look at each viewer is as cheap. Nor of more than
-`MOST` kinds of viewers: a node that has so many different ones gains little by it, and should not pay in memory.
+Nothing is kept while no flush is scheduled, nor for channels with fewer than `MANY` viewers, where checking each is as
+cheap, nor beyond `MOST` different sets, which gain little and take memory.
 """
 
 from __future__ import annotations
@@ -17,26 +16,25 @@ if TYPE_CHECKING:
     from herenow.node.people import Channel, Outbox
 
 MANY = 100
-"""Viewers from which on a set of them pays."""
+"""Viewers from which on a set pays off."""
 
 MOST = 100
-"""Different sets at a time."""
 
 ViewerSet = frozenset["Outbox"]
-"""Equal ones are one object, so that telling them apart costs nothing."""
+"""Equal sets are one object, so that comparing them costs nothing."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class SharedViewerSets:
     alike: dict[Channel, ViewerSet] = field(default_factory=dict)
-    """Whose viewers were compared, and nobody came or went since."""
+    """Channels whose viewers were compared and have not changed since."""
     _known: dict[ViewerSet, _Known] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._known)
 
     def of(self, channel: Channel) -> ViewerSet | None:
-        """Its viewers; None: they are few, or of one kind too many."""
+        """The viewers as a shared set; None: they are too few, or there are too many different sets."""
         shared = self.alike.get(channel)
         if shared is not None or len(channel.outboxes) < MANY:
             return shared
@@ -51,7 +49,7 @@ class SharedViewerSets:
         return known.viewers
 
     def changed(self, channel: Channel) -> None:
-        """Somebody looks at it, or away."""
+        """Call when a viewer of the channel comes or goes."""
         shared = self.alike.pop(channel, None)
         if shared is not None:
             known = self._known[shared]
@@ -66,7 +64,5 @@ class SharedViewerSets:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Known:
-    """A set of viewers, and the number of channels that have exactly these."""
-
     viewers: ViewerSet
     channels: int = 0

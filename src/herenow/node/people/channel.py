@@ -15,25 +15,21 @@ if TYPE_CHECKING:
     from herenow.node.people.people import Person
 
 FEW = 64
-"""Viewers that a channel keeps in a list, which has a fifth of a dictionary's size; who leaves is searched for there."""
+"""Viewers up to which a channel keeps a list: it has a fifth of a dictionary's size, but a removal searches it."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Channel:
-    """One target through one kind of eyes."""
-
     person: Person
     sight: ViewScope
     shown: Presence = field(init=False)
-    """What the body was made from."""
     body: bytes = b""
     outboxes: list[Outbox] | dict[Outbox, None] = field(default_factory=list)
-    """In the order they came."""
     delivery: DeliveryMode | None = None
-    """How changes reach the viewers, when not at once: the same for everybody who looks at this person."""
+    """None: changes are sent at once. All channels of a user except `TRUTH` have the same mode."""
 
     def add(self, outbox: Outbox) -> None:
-        """One that is not here."""
+        """The outbox must not be in the channel yet."""
         outboxes = self.outboxes
         if isinstance(outboxes, dict):
             outboxes[outbox] = None
@@ -43,16 +39,14 @@ class Channel:
             self.outboxes = dict.fromkeys((*outboxes, outbox))
 
     def remove(self, outbox: Outbox) -> None:
-        """One that is here."""
         if isinstance(self.outboxes, dict):
             del self.outboxes[outbox]
         else:
             self.outboxes.remove(outbox)
 
     @property
-    def said(self) -> bytes:
-        """The body as viewers get it. That changes are paced is told with a change, not for its own sake; that they are
-        not pushed at all has to be known, and is part of the body."""
+    def sent_body(self) -> bytes:
+        """The body as viewers get it. Only this mentions paced delivery: beginning or ending it alone sends nothing."""
         if self.delivery is DeliveryMode.PACED:
             return with_delivery(self.body, self.delivery)
         return self.body

@@ -1,4 +1,4 @@
-"""One connection of a user's device to this node, as the service sees it: no socket, only ways to send and to end it."""
+"""One connection of a user's device to this node: no socket, only functions that send and that close it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ class Connection:
     session: LocalSession
     outbox: Outbox
     end: Callable[[int, str], None]
-    """Close the socket with a code and a reason."""
     issued_at: int
-    """When the token it last showed was issued."""
     again_at: int = 0
-    """When it came, if its session may have been signed out before that: we could not know. Otherwise 0."""
+    """When it connected, if its session may have been signed out before without this node knowing; otherwise 0."""
     rooms: frozenset[str] = NO_ROOMS
     welcomed: bool = False
-    """It has been told who it is: the first frame of all."""
 
     @property
     def user(self) -> str:

@@ -1,6 +1,6 @@
-"""One session as the node that holds it knows it: time stamps in memory that are fresher than any stored record.
+"""One session as the node that holds it knows it: timestamps in memory that are newer than any stored record.
 
-A heartbeat moves two stamps here and does nothing else. `docs/objects.md` lists who writes each field.
+A heartbeat changes two timestamps here and does nothing else. `docs/objects.md` lists the writer of each field.
 """
 
 from __future__ import annotations
@@ -24,31 +24,26 @@ class LocalSession:
     since: int
     seen_at: int
     unleased: bool = False
-    """True: a session by REST heartbeats. It belongs to no node; its deadline is in the record."""
+    """A session by REST heartbeats. It belongs to no node; its deadline is in the record."""
     active_at: int = 0
     beat_at: int = 0
     idle: bool = False
     idle_at: int = 0
-    """When the device last reported that it is idle."""
     lost_at: int | None = None
-    """When the session was lost; None while it is live."""
     fresh_until: int = 0
-    """Activity before this time changes nothing in the record. 0: the record says idle, any activity changes it."""
+    """Activity before this time changes nothing in the record. 0: it is idle in the record, any activity changes that."""
     check_at: int | None = None
-    """Time of its liveness check in the wheel; None: no check is scheduled."""
+    """Time of its liveness check in the wheel; None: none is scheduled."""
     asserted: int = 0
     """Version of the record that last contained this session as live; 0: unknown, or not committed yet."""
     asserted_by: str = ""
     """Epoch under which it was committed; empty: never."""
     connections: tuple[Connection, ...] = ()
     issued_at: int = 0
-    """Issue time of the newest token that was presented for it."""
     ended_by_deletion: bool = False
-    """True: ended because the user was deleted after `issued_at`."""
 
     def facts(self, epoch: str) -> Held:
-        """This session as input of the core. A lost session is reported under the epoch it was committed under, which may be
-        an earlier one."""
+        """Input of the core. A lost session keeps the epoch under which it was committed, which may be an earlier one."""
         holder = self.asserted_by if self.lost_at is not None and self.asserted_by else epoch
         return Held(
             device=self.device,
@@ -65,7 +60,7 @@ class LocalSession:
         )
 
     def in_record(self, epoch: str) -> Session | None:
-        """The entry of this session in the user's record under `epoch`, if there is one."""
+        """The session's entry in the user's record under `epoch`, or None."""
         holder = UNLEASED if self.unleased else epoch
         for session in self.person.record.presence.sessions:
             if session.device == self.device and session.holder == holder:
@@ -83,9 +78,9 @@ class LocalSession:
 
     @property
     def must_be_in_record(self) -> bool:
-        """True if only this node can have ended it: its absence from the store then means that the store lost data."""
+        """True if only this node can have ended it: its absence from the store means that the store lost data."""
         return not self.unleased and self.lost_at is None and self.asserted > 0 and self.is_committed
 
     def forget_assertion(self) -> None:
-        """Call when the store may have lost what was committed: absence in the record no longer means that it was ended."""
+        """Call when the store may have lost commits: absence from the record then does not mean that the session ended."""
         self.asserted = 0

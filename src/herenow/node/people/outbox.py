@@ -1,7 +1,7 @@
-"""What waits for one viewer's connection: not messages, but *whom* it has not heard the latest of.
+"""Updates that wait for one connection of a viewer: not messages, but the channels of which it has not got the latest body.
 
-So a backlog is bounded by what the viewer watches, a slow reader gets the latest values when it resumes, and nothing
-stale or forbidden can wait in it: the value is taken, under the rules of that moment, when it is sent.
+So a backlog is bounded by the number of watched users, a slow reader gets the latest values when it resumes, and no stale or
+forbidden value waits: the value is read, under the rules of that moment, when it is sent.
 """
 
 from __future__ import annotations
@@ -17,55 +17,49 @@ if TYPE_CHECKING:
 
 
 NOBODY: frozenset[str] = frozenset()
-"""One for all: Python makes another empty set, of 216 bytes, each time it is asked for one."""
+"""One shared object: each new empty set takes 216 bytes."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ChangeSet:
-    """What changed in a tick for the same viewers. Each is itself, however equal: cheap to find again."""
+    """Channels that changed in a flush interval for the same viewers. Compared by identity, as a part of dictionary keys."""
 
     channels: tuple[Channel, ...]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Outbox:
-    """Belongs to one connection. Clean (`dirty` empty) means: it has been sent what its channels say now."""
+    """Belongs to one connection. `dirty` empty means: the connection was sent the current body of each of its channels."""
 
     user: str
     send: Callable[[bytes], None]
     abort: Callable[[], None]
-    """End a connection that does not read."""
     ready: bool = True
-    """Nothing was sent in this tick: the next change goes out at once."""
+    """Nothing was sent in this flush interval: the next change goes out at once."""
     closed: bool = False
     follows_contacts: bool = False
-    """Subscribed to "contacts": whoever becomes one is watched too."""
     muted: frozenset[str] = NOBODY
-    """Contacts it has unsubscribed from one by one: they are not brought back by following contacts."""
     paused_at: float | None = None
-    """Since when the peer has not been reading."""
-    hears_own: bool = False
-    """It is one of the user's own devices, and has been told how they are."""
+    """Monotonic time in seconds since when the client does not read; None: it reads."""
+    gets_own: bool = False
     had_own: int | None = None
-    """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
+    """`Watchers.own_view` that it last got, if that has changed since; None: it is up to date."""
     dirty: dict[Channel, bytes] | None = None
-    """Channels that changed, with the body this viewer last had of them, where `ticks` does not know it."""
-    unheard: list[ChangeSet] | None = None
-    """Filled and emptied at the end of a tick: what changed in it."""
+    """Channels with unsent changes, and the body it last got, where `FlushScheduler.touched` does not have that."""
+    unsent: list[ChangeSet] | None = None
+    """Changes of the flush interval that ends now; filled and emptied within that flush."""
     watching: Ids = NO_IDS
-    """Whom it watches. Through which channel follows from the person: it is among the viewers of one of theirs."""
+    """Ids of the watched users. Its channel of each is the one that contains this outbox (`watched_by`)."""
     truth: bool = False
-    """A service looks, in nobody's name: it sees what is."""
     pending_targets: frozenset[str] = NOBODY
-    """Whom it asked for and may not see; whoever of them it may see later is watched then."""
 
-    def misses(self, channel: Channel, had: bytes) -> None:
-        """It has not heard of a change there, and had this; unless it missed one already, and had something older."""
+    def add_missed(self, channel: Channel, had: bytes) -> None:
+        """Record that a change of this channel was not sent. `had`: the body last sent; an older entry is kept."""
         if self.dirty is None:
             self.dirty = {channel: had}
         else:
             self.dirty.setdefault(channel, had)
 
-    def heard(self, channel: Channel) -> bytes | None:
-        """There is nothing left to hear of there. Answers what it had, if it missed something."""
+    def take_missed(self, channel: Channel) -> bytes | None:
+        """Remove the channel's entry: the client is up to date. Returns the body it last got; None: it missed nothing."""
         return self.dirty.pop(channel, None) if self.dirty else None

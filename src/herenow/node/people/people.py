@@ -1,8 +1,6 @@
-"""Users this node knows: those with a session or a connection here, and those whom a connection here watches.
+"""Users this node knows: those with a session or a connection here, and those that a connection here watches.
 
-A `Person` is kept while it is needed and followed by the log reader meanwhile; there is no cache to invalidate. Its
-state is divided among the parts of the node: `record` is written by `records`, `held` by `sessions`, `watchers` by
-`delivery`, `refs` by this module (`tests/test_owners.py`).
+A `Person` is kept while it is needed, and the log reader updates it meanwhile; there is no cache to invalidate.
 """
 
 from __future__ import annotations
@@ -23,40 +21,33 @@ if TYPE_CHECKING:
     from herenow.node.people.outbox import Outbox
 
 REMEMBER_RELEASED = 120_000
-"""Milliseconds for which the record of a released user is kept: it can be offered to a store that lost it."""
+"""Milliseconds for which the record of a released user is kept, to be offered to a store that lost it."""
 
 RELEASED = 100_000
-"""Released users kept at most, about 60 MB. The oldest are dropped first."""
+"""Users; about 60 MB."""
 
 
 Thing = TypeVar("Thing")
 
 
 def without(things: tuple[Thing, ...], gone: Thing) -> tuple[Thing, ...]:
-    """A copy without one element. Tuples are used because nearly all have one element, and a list takes twice the memory."""
+    """A copy without one element. These tuples mostly have one element; a list would take twice the memory."""
     return tuple([thing for thing in things if thing is not gone])
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Watchers:
-    """Connections of this node that get frames because of this user. Written by `delivery` only."""
-
     channels: tuple[Channel, ...] = ()
-    """One per view scope through which a connection here watches this user."""
     outboxes: tuple[Outbox, ...] = ()
-    """Of the user's own connections and streams, in which the user is the viewer."""
+    """Of the user's own connections and streams."""
     own_view: int | None = None
-    """Hash of the view that the user's own devices were last sent; None: none of them was sent one."""
+    """Hash of the view that the user's own devices were last sent; None: none was sent."""
     published: int = 0
-    """`RecordState.revision` that the channels were last updated to."""
     changed_at: float = 0.0
-    """Monotonic time of the last change, for the latency histogram."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Person:
-    """One user as this node knows them."""
-
     user: str
     shard: int
     record: RecordState = field(default_factory=RecordState)
@@ -64,16 +55,15 @@ class Person:
     """Sessions of this node: the live ones, and lost ones until their loss is committed."""
     watchers: Watchers = field(default_factory=Watchers)
     refs: int = 0
-    """Number of callers that are using this object across an await (`People.keeping`)."""
 
     @property
     def unpublished(self) -> bool:
-        """True if the record changed visibly since viewers were told."""
+        """True if the record changed visibly since viewers were last sent it."""
         return self.record.revision != self.watchers.published
 
     @property
     def matches_record(self) -> bool:
-        """True if the record contains everything that this node holds and knows better. If not, decide before showing it."""
+        """True if the record has everything that this node holds or knows better. If False, decide before showing it."""
         if self.record.store_lacks is not None:
             return False
         return all(session.is_committed for session in self.held if session.lost_at is None)
@@ -85,7 +75,7 @@ class Person:
         return all((known := s.in_record("")) is not None and known.seen_at >= s.seen_at for s in sessions)
 
     def session(self, device: str, *, unleased: bool = False) -> LocalSession | None:
-        """The live session of this device that this node holds."""
+        """The live session of this device on this node, or None."""
         for session in self.held:
             if session.device == device and session.unleased is unleased and session.lost_at is None:
                 return session
@@ -93,7 +83,7 @@ class Person:
 
     @property
     def unfinished(self) -> bool:
-        """True if something is not committed yet, or a session that ends with this node is not handed over."""
+        """True if something is not committed, or a session that ends with this node is not handed over."""
         record = self.record
         return record.dirty or record.deciding or any(not session.unleased for session in self.held)
 
@@ -109,7 +99,7 @@ class People:
         self._clock = clock
         self._people: dict[str, Person] = {}
         self.find: Callable[[str], Person | None] = self._people.get
-        """The known user of this id, or None. The dictionary's own method, since a bulk read calls it a thousand times."""
+        """The known user of this id, or None. Not a method of ours because a bulk read calls it a thousand times."""
         self._released: ExpiringLru[str, Person] = ExpiringLru(RELEASED)
 
     def __len__(self) -> int:
@@ -120,33 +110,30 @@ class People:
 
     @property
     def remembered(self) -> int:
-        """Number of released users whose record is still kept."""
         return len(self._released)
 
     def get(self, user: str) -> Person:
-        """The user of this id, created if unknown. Before its next await the caller must enter `keeping`, or give the person
-        something that makes it `needed`."""
+        """The user of this id, created if unknown. Use `keeping`, or make it `needed`, before the next await."""
         person = self._people.get(user)
         if person is None:
-            released = self._released.peek(user)  # what was known then counts until the user is read
+            released = self._released.peek(user)  # the last known values apply until the user is read
             known = None if released is None else released.record.presence
             person = self._people[user] = Person(user, self.shard_of(user), RecordState(store_lacks=known))
         return person
 
     def keeping(self, *people: Person) -> Keeping:
-        """A context in which these users are not released."""
         return Keeping(self, people)
 
     def shard_of(self, user: str) -> int:
         return shard_of(user, self._shards)
 
     def spelled(self, users: Iterable[str]) -> list[str]:
-        """Each id once, as the string object this node already has for it: a holder of the id then keeps no copy."""
+        """Each id once, as the string object that this node already has for it: storing it makes no copy."""
         people = self._people
         return [people[user].user if user in people else user for user in dict.fromkeys(users)]
 
     def release(self, person: Person) -> None:
-        """Drop the user unless it is needed, and keep its record for a while."""
+        """Drop the user unless needed, and keep the record for `REMEMBER_RELEASED`."""
         if person.needed or self._people.get(person.user) is not person:
             return
         del self._people[person.user]
@@ -163,18 +150,18 @@ class People:
         here = [person for person in self.in_shard(shard) if person.record.stored is not None]
         yield from sorted(here, key=lambda person: not person.watchers.channels)
         for user, person in self._released.items():
-            # A user who was released during a read has no record if that read found none.
+            # A user that was released during a read has no record if that read found none.
             if person.shard == shard and person.record.stored is not None and user not in self._people:
                 yield person
 
     def forget_old(self) -> None:
-        """Drop records that were released long ago. Call now and then, also when no user comes or goes."""
+        """Drop records that were released long ago. Call every few seconds, since `release` may not be called for long."""
         self._released.expire(self._clock.now())
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Keeping:
-    """Counts a reference to users for the time of a `with` block, then releases them."""
+    """Holds a reference to each user during a `with` block, then releases them."""
 
     _people: People
     _persons: tuple[Person, ...]

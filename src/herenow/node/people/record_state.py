@@ -1,4 +1,4 @@
-"""A user's record as this node knows it, and the decision about it that is under way. Written by `records` only."""
+"""A user's record as this node knows it, and the decision about it that is in progress."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ _NOTHING = Presence()
 
 @dataclass(slots=True, eq=False, repr=False)
 class PendingEdit:
-    """An edit that was requested and is not committed yet."""
-
     edit: Edit
     done: asyncio.Future[None]
     in_flight: bool = False
@@ -27,37 +25,32 @@ class PendingEdit:
 
 @dataclass(slots=True, eq=False, repr=False)
 class InFlightCommit:
-    """A commit whose answer has not arrived yet."""
-
     record: bytes
     presence: Presence
     visible: bool
-    """True if a viewer sees a difference."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class RecordState:
     known: bool = False
-    """True once something was read; until then `presence` means nothing."""
+    """A record, or its absence, was read; before that `presence` means nothing."""
     guessed: bool = False
-    """True while the store is unreachable and `presence` comes from the ledger: views of it are stale."""
+    """The store is unreachable and `presence` comes from the ledger: views are stale."""
     stored: bytes | None = None
-    """The bytes in the store as far as known: the next commit expects them there."""
+    """The bytes in the store as far as known; the next commit expects them. None: no record."""
     presence: Presence = _NOTHING
     store_lacks: Presence | None = None
-    """The newest choice and last seen that this node knows and the store has lost; None: the store has everything."""
+    """Newest mode, custom status and last seen that the store has lost; None: it has everything."""
     pending_edits: tuple[PendingEdit, ...] = ()
     dirty: bool = False
-    """True: something may have to change; decide again."""
     deciding: bool = False
-    """True while a task decides about this user."""
     committing: InFlightCommit | None = None
-    """The log may deliver this commit before its answer arrives."""
+    """The commit whose answer has not arrived; the log may deliver it first."""
     revision: int = 0
     """Incremented when `presence` changes visibly; compare with `Watchers.published`."""
 
     def learn(self, record: bytes) -> bool:
-        """Take bytes that were read or came by the log, if their version is newer. True: they were."""
+        """Adopt a record from a read or the log if its version is newer than the known one. Returns whether it was."""
         if self.known and record == self.stored:
             return False
         ours = self.committing if self.is_ours(record) else None
@@ -68,12 +61,11 @@ class RecordState:
         return True
 
     def is_ours(self, record: bytes) -> bool:
-        """True if this node is writing these very bytes."""
         return self.committing is not None and record == self.committing.record
 
     def adopt(self, record: bytes | None, presence: Presence, *, visible: bool = True) -> None:
-        """Replace the record. An older choice or last seen than the known one means that the store lost writes: the newer
-        values are kept in `store_lacks`, unless the user was deleted since. `visible` False: no viewer sees a difference."""
+        """Replace the record. If its mode, custom status or last seen is older than the known one, the store lost writes:
+        `store_lacks` keeps the newer values, unless the user was deleted since. `visible`: viewers see a difference."""
         was = self.presence
         earlier = presence.chosen < was.chosen or (presence.last_seen or 0) < (was.last_seen or 0)
         if earlier or self.store_lacks is not None:
@@ -89,7 +81,7 @@ class RecordState:
 
 
 def newest_missing(record: Presence, *known: Presence | None) -> Presence | None:
-    """The newest choice and last seen among `known`, if the record lacks one of them; None: it has both."""
+    """The newest mode, custom status and last seen among `record` and `known`; None if the record has them all."""
     chosen, seen = record, record.last_seen
     for each in known:
         if each is not None:

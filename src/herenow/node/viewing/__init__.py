@@ -1,8 +1,7 @@
 """Viewing: what users see of each other, and the rules they set for it.
 
-`subscriptions` and `streams` watch, `views` answers reads, `reevaluation` applies changed rules to what is watched,
-`typing` passes on who types, `privacy` and `graph` write blocks, preferences and relations. `Viewing` is the face of this
-package; its attributes are the verbs that other parts use.
+`subscriptions` and `streams` watch, `views` answers reads, `reevaluation` applies changed rules to what is watched, `typing`
+delivers typing notices, `privacy` and `graph` write blocks, preferences and relations.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from herenow.node.access import RelationCache
 from herenow.node.cluster import Cluster
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
-from herenow.node.people import Connection
 from herenow.node.records import Records
 from herenow.node.sessions import Sessions
 from herenow.node.viewing.graph import Graph
@@ -47,9 +45,6 @@ class Viewing:
         relation_events = RelationEvents(cluster.messages, access, reevaluation, typing)
         self.privacy = privacy = Privacy(context, records, access, relation_events)
         self.graph = graph = Graph(context, relation_events)
-        sessions.subscribe(self)
-        access.subscribe(self)
-
         # Watch
         self.subscribe = subscriptions.subscribe
         self.subscribe_contacts = subscriptions.subscribe_contacts
@@ -62,7 +57,7 @@ class Viewing:
 
         # Read
         self.statuses = views.statuses
-        self.statuses_of_records = views.those
+        self.statuses_of_records = views.statuses_of_records
         self.me = views.me
         self.presence = views.presence
         self.count = views.count
@@ -87,12 +82,13 @@ class Viewing:
         self.contact = graph.contact
         self.is_member = graph.is_member
 
-    # Calls of `sessions`
-
-    def on_connection_closed(self, connection: Connection) -> None:
-        self.typing_rooms.on_connection_closed(connection)
-
-    # Calls of `access`
+        # Calls from below
+        self.on_connection_closed = typing.on_connection_closed
+        self.on_facts_old = reevaluation.on_facts_old
+        self.on_facts_expired = reevaluation.on_facts_expired
+        self.on_answers = reevaluation.reevaluate_all
+        sessions.subscribe(self)
+        access.subscribe(self)
 
     def on_ledger_change(self, change: LedgerChange) -> None:
         self.reevaluation.on_ledger_change(change)
@@ -100,12 +96,3 @@ class Viewing:
 
     def on_trust_change(self, *, trusted: bool) -> None:
         self.reevaluation.on_trust_change()
-
-    def on_facts_old(self, viewer: str) -> None:
-        self.reevaluation.on_facts_old(viewer)
-
-    def on_facts_expired(self, viewer: str) -> None:
-        self.reevaluation.on_facts_expired(viewer)
-
-    async def on_answers(self, viewers: list[str] | None) -> None:
-        await self.reevaluation.reevaluate_all(viewers)

@@ -1,5 +1,4 @@
-"""Writing who is connected with whom: follows, contacts, rooms. The ledger is the truth; what this node shows follows at
-once, what others show within two seconds."""
+"""Writes follows, contacts and memberships to the ledger. Views follow at once here, within two seconds on other nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ class Graph:
         self._relation_events = relation_events
 
     async def apply(self, rows: Sequence[RelationRow]) -> int:
-        """All or nothing; answers how many edges changed. Visible on this node when it returns."""
+        """Write all rows or none; returns the number of changed edges. Views of this node are up to date when it returns."""
         changed = await write_within(self._ledger.apply(rows), LEDGER_DEADLINE)
         kinds = {"room": "member"}
         await self._relation_events.spread(
@@ -28,8 +27,8 @@ class Graph:
         return changed
 
     async def changed_elsewhere(self, changes: Sequence[LedgerChange]) -> None:
-        """What the relations' own source says has changed: this node looks again at once, the others hear of it by the
-        ledger. To say so twice is harmless, so no answer of the ledger means: say it again."""
+        """The source of relations reports changes: this node applies them now, others read them in the ledger's change
+        table. It is idempotent: call again if the ledger does not answer."""
         await self._relation_events.spread_soon(changes)
         await read_within(self._ledger.note_changes(changes), LEDGER_DEADLINE)
 

@@ -1,8 +1,7 @@
-"""Who asks again and again instead of being told? Bulk reads of users without a live session, counted.
+"""Rate limit for bulk reads of users without a live session.
 
-A bulk read costs a node as much as hundreds of beats, and somebody who polls every second gets it all for nothing: they
-are not even here. Who has a live session, anywhere, is not limited, nor is a service. What is remembered are buckets
-that are not full: a user is forgotten soon after theirs is.
+A bulk read costs as much as hundreds of heartbeats, and a client that polls instead of connecting is not even online. Users
+with a live session on any node, and services, are not limited. Only buckets that are not full are kept.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from herenow.node.records import Records
 from herenow.settings import milliseconds
 
 POLLERS = 100_000
-"""Users remembered at the most: about 15 MB. Beyond, the one who waited longest begins anew."""
+"""Buckets kept at most: about 15 MB. Beyond that the oldest is dropped, so its user has a full one."""
 
 
 class Polling:
@@ -23,13 +22,13 @@ class Polling:
         self._rate = Rate(milliseconds(context.settings.poll_every), context.settings.poll_burst)
         self._records = records
         self._full_at: ExpiringLru[str, int] = ExpiringLru(POLLERS)
-        """When the bucket of a user is full again; in the order of their last reads, until then."""
+        """User → time (ms) at which the bucket is full again, in order of the last reads."""
 
     def __len__(self) -> int:
         return len(self._full_at)
 
     async def wait(self, user: str) -> int:
-        """Milliseconds until this user may read again; 0: now, and it is counted."""
+        """Milliseconds until this user may read again; 0: now, and the read is counted."""
         if self._rate.every == 0 or self._is_here(user):
             return 0
         now = self._context.clock.now()
@@ -45,6 +44,6 @@ class Polling:
         return person is not None and any(session.lost_at is None for session in person.held)
 
     async def _is_elsewhere(self, user: str) -> bool:
-        """Asked only of those who would be refused: it may cost a read of the store."""
+        """Check this only before a refusal: it may read the store."""
         [(presence, _)] = await self._records.read([user])
         return presence.live

@@ -1,7 +1,7 @@
-"""What users decide about being seen: visibility, last seen, a public profile, blocks.
+"""A user's choices about being seen: visibility, last seen, public profile, blocks.
 
-The ledger is the truth of all of it, so nothing is decided while it is away. What hiding freezes is worked out here, from
-the record and the facts of that moment, and written with it in one transaction; what it means is the core's.
+The ledger is the authority: nothing can be changed while it is unreachable. The last seen that hiding freezes is computed
+here, from the record and the facts of that moment, and written in the same transaction.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Privacy:
 
     async def preferences(self, user: str) -> Preferences:
         found = await read_within(self._ledger.preferences([user]), LEDGER_DEADLINE)
-        return found.get(user, _UNDECIDED)
+        return found.get(user, Preferences())
 
     async def change(self, user: str, edit: PreferencesEdit) -> Preferences:
-        """Felt by everybody here when it returns."""
+        """Views of this node are up to date when it returns."""
         [(presence, _)] = await self._records.read([user])
         now = self._clock.now()
         last_seen = last_seen_if_gone(presence, now)
@@ -49,9 +49,11 @@ class Privacy:
         return await read_within(self._ledger.blocked(user), LEDGER_DEADLINE)
 
     async def block(self, user: str, other: str) -> None:
-        """Neither sees the other from now on. Whether the other exists makes no difference."""
+        """Hide both users from each other. It makes no difference whether the other exists."""
         changed = LedgerChange("relation", user, other)
-        self._forget(changed)
+        # Facts are read again, with the writes of other nodes in the last second.
+        for change in (changed, LedgerChange("preferences", user, ""), LedgerChange("preferences", other, "")):
+            self._access.forget(change)
         of_user = await self._access.facts(viewer=other, target=user)
         of_other = await self._access.facts(viewer=user, target=other)
         (mine, _), (theirs, _) = await self._records.read([user, other])
@@ -72,12 +74,3 @@ class Privacy:
         lifted_at = self._clock.now() if remember else None
         await write_within(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
         await self._relation_events.spread([LedgerChange("relation", user, other)])
-
-    def _forget(self, change: LedgerChange) -> None:
-        """What another node wrote in the last second counts too."""
-        self._access.forget(change)
-        for user in (change.a, change.b):
-            self._access.forget(LedgerChange("preferences", user, ""))
-
-
-_UNDECIDED = Preferences()

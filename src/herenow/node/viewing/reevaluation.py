@@ -1,6 +1,6 @@
-"""Shows every viewer what they may see now, after a relation, a block or a preference changed.
+"""Updates what viewers see after a relation, a block or a preference changed.
 
-A subscription that was granted is kept while its connection lives; what it shows follows the rules of the moment.
+A subscription that was granted is kept while its connection lives; its content follows the rules of the moment.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from herenow.ports import LedgerChange
 from herenow.wire.shapes import dated_statuses_frame, status_body
 
 HIDE_AFTER = 0.5
-"""Seconds for which a viewer goes on seeing what may be forbidden since, while the source of relations does not answer."""
+"""Seconds for which a view that may be forbidden now is kept while the source of relations does not answer."""
 
 AT_A_TIME = 100
-"""Viewers who look again together after an outage: each may ask for a list of contacts."""
+"""Viewers that are reevaluated together after an outage: each may request a list of contacts."""
 
 
 class Reevaluation:
@@ -38,7 +38,6 @@ class Reevaluation:
         self._subscriptions = subscriptions
 
     def on_ledger_change(self, change: LedgerChange) -> None:
-        """A viewer may see more or less of a user now."""
         if change.kind == "relations" or any(self._concerns(user) for user in (change.a, change.b)):
             self._tasks.spawn(self.apply_change(change), change.kind)
 
@@ -47,13 +46,13 @@ class Reevaluation:
         return person is not None and bool(person.watchers.outboxes or person.watchers.channels)
 
     async def apply_change(self, change: LedgerChange) -> None:
-        """Returns when everybody here sees what they may see now."""
+        """Returns when all views of this node follow the changed rules."""
         if change.kind == "relation":
             await self.reevaluate(change.a, [change.b])
             await self.reevaluate(change.b, [change.a])
         elif change.kind == "preferences":
             await self.reevaluate_viewers_of(change.a)
-            await self.reevaluate(change.a, None)  # who does not share their last seen gets none
+            await self.reevaluate(change.a, None)  # a user that does not share their last seen gets none
         elif change.kind == "member" and self._access.rooms_relate:
             await self.reevaluate_viewers_of(change.b)
             await self.reevaluate(change.b, None)
@@ -61,7 +60,7 @@ class Reevaluation:
             await self._reevaluate_all_about(change.a)
 
     async def _reevaluate_all_about(self, user: str) -> None:
-        """Everything about this user may be different: for them, for who watches them, for who would if they knew."""
+        """Reevaluate the user's own views, the views of their viewers, and those of contacts that do not watch them yet."""
         await asyncio.gather(self.reevaluate(user, None), self.reevaluate_viewers_of(user))
         try:
             contacts = await self._access.contacts(user)
@@ -71,13 +70,12 @@ class Reevaluation:
             await self.reevaluate(contact, [user])
 
     def on_facts_old(self, viewer: str) -> None:
-        """What this viewer may see should be asked anew; if nobody looks through their eyes, it may end."""
+        """Ask for the facts about this viewer again. If the viewer has no connection here, they may expire."""
         person = self._people.find(viewer)
         if person is not None and person.watchers.outboxes:
             self._tasks.spawn(self._renew(viewer), "renew")
 
     def on_facts_expired(self, viewer: str) -> None:
-        """What this viewer may see is not known any more."""
         self._tasks.spawn(self.reevaluate(viewer, None), "facts-over")
 
     async def _renew(self, viewer: str) -> None:
@@ -87,14 +85,12 @@ class Reevaluation:
             await self.reevaluate(viewer, None)
 
     def on_trust_change(self) -> None:
-        """We no longer know who may see whom, or know it again."""
         for person in self._people:
             if person.watchers.outboxes:
                 self._tasks.spawn(self.reevaluate(person.user, None), "trust")
 
     async def reevaluate_all(self, viewers: Sequence[str] | None) -> None:
-        """What could not be known of what these viewers (None: all who are here) look at, may be known now. A few at a
-        time: it was hidden from them until now, and they can wait."""
+        """Reevaluate these viewers (None: all), in groups. It is not urgent: unknown targets were hidden until now."""
         if viewers is None:
             viewers = [person.user for person in self._people if person.watchers.outboxes]
         for start in range(0, len(viewers), AT_A_TIME):
@@ -102,22 +98,22 @@ class Reevaluation:
             await asyncio.wait([self._tasks.spawn(self.reevaluate(v, None), "look-again") for v in some])
 
     async def reevaluate(self, viewer: str, targets: Sequence[str] | None) -> None:
-        """What this viewer's connections see of these targets (None: of all they watch), under the rules of now; whom
-        they would like to watch and may by now, they get."""
+        """Apply the current rules to the viewer's connections and these targets (None: all that they watch). Contacts and
+        pending targets that they may see by now are added."""
         if targets is None:
-            await self._subscriptions.budget.take(
-                self._looks_at(viewer)
-            )  # all who are here may look again in the same moment
+            await self._subscriptions.budget.take(self._watched_count(viewer))  # all viewers may be reevaluated at once
         person = self._people.find(viewer)
         if person is None or not person.watchers.outboxes:
             return
         watched = _watched(person)
         wanted = watched if targets is None else watched.intersection(targets)
-        await _learned(lambda: self._access.relate(viewer, sorted(wanted)), lambda: self._change_scopes(person, wanted))
+        await _learn_and_show(
+            lambda: self._access.relate(viewer, sorted(wanted)), lambda: self._change_scopes(person, wanted)
+        )
         await self._follow_contacts(person)
         await self._grant_pending(person, targets)
 
-    def _looks_at(self, viewer: str) -> int:
+    def _watched_count(self, viewer: str) -> int:
         person = self._people.find(viewer)
         return 0 if person is None else sum(len(outbox.watching) for outbox in person.watchers.outboxes)
 
@@ -128,11 +124,12 @@ class Reevaluation:
                 self._delivery.change_scope(outbox, self._people.get(target), sight)
 
     async def reevaluate_viewers_of(self, target: str) -> None:
-        """What everybody here who watches this user sees of them, under the rules of now."""
         person = self._people.find(target)
         if person is None or not person.watchers.channels:
             return
-        await _learned(lambda: self._access.relate_to(target, _viewers(person)), lambda: self._change_scopes_of(person))
+        await _learn_and_show(
+            lambda: self._access.relate_to(target, _viewers(person)), lambda: self._change_scopes_of(person)
+        )
 
     def _change_scopes_of(self, person: Person) -> None:
         sights = self._access.sights_of(person.user, _viewers(person))
@@ -154,12 +151,12 @@ class Reevaluation:
             watching = among(outbox.watching, contacts)
             new = [c for c in contacts if c not in watching and wants_contact(outbox, c)]
             granted = await self._subscriptions.grant(outbox, new, following=True) if new else None
-            # The same change may be heard of twice: whom it watches by now, it was told of.
-            if granted is not None and granted.news and not outbox.closed:
-                outbox.send(dated_statuses_frame(granted.news))
+            # The same change may arrive twice: targets that it watches by now were sent then.
+            if granted is not None and granted.new_statuses and not outbox.closed:
+                outbox.send(dated_statuses_frame(granted.new_statuses))
 
     async def _grant_pending(self, person: Person, targets: Sequence[str] | None) -> None:
-        """A stream cannot ask again: whom it asked for and may see by now, it gets."""
+        """Watch the pending targets that are visible by now: a stream cannot subscribe again itself."""
         for outbox in list(person.watchers.outboxes):
             pending = sorted(
                 outbox.pending_targets if targets is None else outbox.pending_targets.intersection(targets)
@@ -170,14 +167,15 @@ class Reevaluation:
                 continue
             granted = await self._subscriptions.subscribe(outbox, visible)
             outbox.pending_targets = outbox.pending_targets.difference(outbox.watching)
-            unseen = {status_body(user, NOBODY_HERE) for user in visible}  # as they looked so far
-            news = [status for status in granted.news if status[0] not in unseen]
-            if news and not outbox.closed:
-                outbox.send(dated_statuses_frame(news))
+            unseen = {status_body(user, NOBODY_HERE) for user in visible}  # as they were shown until now
+            new_statuses = [status for status in granted.new_statuses if status[0] not in unseen]
+            if new_statuses and not outbox.closed:
+                outbox.send(dated_statuses_frame(new_statuses))
 
 
-async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
-    """Show what is known when it is learned; if that takes its time, what is unknown is hidden meanwhile."""
+async def _learn_and_show(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
+    """Call `learn`, then `show`. If that takes longer than `HIDE_AFTER`, `show` is also called then: it hides unknown
+    targets."""
     try:
         async with asyncio.timeout(HIDE_AFTER):
             await learn()

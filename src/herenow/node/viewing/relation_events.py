@@ -1,8 +1,7 @@
-"""Something about who may see whom was written here: everybody who looks must see it, here before the writer is answered,
-elsewhere as soon as a message gets there.
+"""Announces relations, blocks and preferences that were written here: at once to this node, by a message to other nodes.
 
-The message is a courtesy: the ledger's change table says the same within a second, and nothing depends on its arrival
-(see `relations`). It says *that* something changed, never what, so a false one makes a node ask again and no more.
+The message only saves time: the ledger's change table has the same within a second. It names the pairs that changed, never
+the new values, so a false message makes a node ask again and no more.
 """
 
 from __future__ import annotations
@@ -21,15 +20,12 @@ from herenow.node.viewing.typing import TypingRooms
 from herenow.ports import LedgerChange
 
 MOST = 200
-"""Changes in one message. More at once are an import, which the change table tells soon enough."""
+"""Changes in one message. More at once are an import, for which the change table is fast enough."""
 
 
 class ChangedMessage(msgspec.Struct, frozen=True, tag="changed"):
-    """Between nodes."""
-
     origin: str
     changes: list[tuple[str, str, str]]
-    """(kind, a, b) of each."""
 
 
 class RelationEvents:
@@ -43,31 +39,30 @@ class RelationEvents:
         messages.handle(ChangedMessage, self.receive)
 
     async def spread(self, changes: Sequence[LedgerChange]) -> None:
-        """Returns when everybody here sees what they may see now."""
+        """Forget the old facts, inform the other nodes and update the views of this node; returns when that is done."""
         for change in changes:
             self._access.forget(change)
-        await self._tell(changes)
+        await self._send(changes)
         for change in changes:
             self._typing.on_ledger_change(change)
             await self._reevaluation.apply_change(change)
 
     async def spread_soon(self, changes: Sequence[LedgerChange]) -> None:
-        """Of what is kept elsewhere: whoever tells us of it does not wait until all have looked, for that may mean to ask
-        the very one who is waiting."""
+        """For changes that the application reports: return without waiting for the views. Updating them may send a request
+        to the application, which waits for this call."""
         for change in changes:
             self._access.changed(change)
             if change.kind in WHOLE:
-                await asyncio.sleep(0)  # it looked through all that we know
-        await self._tell(changes)
+                await asyncio.sleep(0)  # `changed` has searched all cached facts
+        await self._send(changes)
 
-    async def _tell(self, changes: Sequence[LedgerChange]) -> None:
+    async def _send(self, changes: Sequence[LedgerChange]) -> None:
         if 0 < len(changes) <= MOST:
             message = ChangedMessage(self._messages.origin, [(c.kind, c.a, c.b) for c in changes])
             with suppress(Unavailable, UnknownOutcome):
                 await self._messages.send(message)
 
     def receive(self, message: ChangedMessage) -> None:
-        """From another node."""
         if message.origin != self._messages.origin:
             for change in message.changes:
                 self._access.changed(LedgerChange(*change))

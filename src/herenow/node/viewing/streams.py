@@ -1,10 +1,8 @@
-"""Who looks without being here? Streams: viewers that have no session, and are therefore never online by looking.
+"""Streams: viewers without a session, so that watching does not make them online.
 
-A stream is an outbox like that of a socket, so that rules, conflation and bounds are the same ones; what it lacks is a
-device, a beat and a voice. It says at its beginning whom it wants to see and cannot ask again, so nobody is denied: who
-may not be seen looks like somebody who was never here, and is shown should that change.
-
-Knows no HTTP (a stream has a `send`). A new way to look without a session would be a reason to change this module.
+A stream has an outbox like that of a socket, so rules, conflation and limits are the same; it has no device and no
+heartbeat. It names its targets at the start and cannot ask again, so none is denied: a target that it may not see is shown
+as never seen, and is updated should that change.
 """
 
 from __future__ import annotations
@@ -26,14 +24,12 @@ from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_
 class Stream:
     outbox: Outbox
     bearer: str
-    """Whose token it was opened with."""
     issued_at: int
     end: Callable[[int, str], None]
-    """Close it, with the code and reason that a socket would be closed with."""
 
     @property
     def user(self) -> str:
-        """Whose eyes these are; empty: a service's own."""
+        """The viewer; empty: a service."""
         return self.outbox.user
 
 
@@ -60,8 +56,7 @@ class Streams:
         end: Callable[[int, str], None],
         abort: Callable[[], None],
     ) -> Stream:
-        """`viewer` None: a service, which sees the truth. `bearer` is the token's user. Raises `ProtocolError`
-        (too_many_connections)."""
+        """`viewer` None: a service, which sees the truth. `bearer`: the token's user. Raises too_many_connections."""
         outbox = Outbox(viewer or "", send, abort)
         if viewer is None:
             outbox.truth = True
@@ -80,8 +75,7 @@ class Streams:
         return stream
 
     async def look(self, stream: Stream, targets: Sequence[str]) -> list[bytes]:
-        """The frames it begins with, in the order asked: to be sent before the caller next awaits. Raises
-        `ProtocolError` (too_many_subscriptions)."""
+        """Watch these targets. Returns the first frames; send them before the next await. Raises too_many_subscriptions."""
         if len(targets) > self._max_subscriptions:
             raise ProtocolError(
                 "too_many_subscriptions",
@@ -95,7 +89,7 @@ class Streams:
         return [dated_statuses_frame([status for status in statuses if status is not None])]
 
     async def look_at_contacts(self, stream: Stream) -> list[bytes]:
-        """The same for everybody the viewer may see, now and later. Who is one too many is named."""
+        """As `look`, for all contacts of the viewer, now and later. Those above the limit are in a frame of denials."""
         granted = await self._subscriptions.subscribe_contacts(stream.outbox)
         frames = [dated_statuses_frame(granted.statuses)]
         if granted.denied:
@@ -113,7 +107,7 @@ class Streams:
             self._people.release(person)
 
     def end_void(self, user: str, before: int) -> None:
-        """Tokens of this user issued before are void, and so is what was opened with them."""
+        """End the streams that were opened with tokens of this user issued before `before` (ms): they are revoked."""
         for stream in self:
             if stream.bearer == user and stream.issued_at < before:
                 stream.end(Close.UNAUTHORIZED, "token_revoked")

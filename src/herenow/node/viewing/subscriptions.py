@@ -1,11 +1,8 @@
-"""Look, then watch: who may watch whom, the snapshot they start from, and the graph they follow.
+"""Subscriptions: which targets a viewer may watch, and the snapshot that it starts from.
 
-Register, read, let versions decide: a person is in `People` (and so followed by the log) before it is read, so nothing
-that happens between the snapshot and the first update can be missed. Permission is judged when it is used: a subscription
-once granted is remembered while its connection lives, and what it shows follows the rules of the moment.
-
-What cannot be known (the relations are out of reach) is not denied, for that would be an answer: it is granted and looks
-like somebody who was never here, until it is known.
+A user is added to `People`, and so updated by the log, before the record is read: no change between the snapshot and the
+first update is missed. A granted subscription is kept while its connection lives; its content follows the rules of the
+moment. While relations cannot be read, a target is not denied, which would be an answer: it is granted and looks offline.
 """
 
 from __future__ import annotations
@@ -24,22 +21,21 @@ from herenow.node.people import NOBODY, Outbox, Person
 from herenow.node.records import Records, is_at_hand
 
 BUDGET = 500
-"""Targets that are looked at in one iteration of the event loop, about 15 µs each: below the 20 ms of a tick."""
+"""Targets per iteration of the event loop, about 15 µs each: less than the flush interval of 20 ms."""
 
 MUTED = 10_000
-"""People one socket that follows contacts may have said it does not want. Beyond them, one may come back when the graph
-changes: where everybody may look at everybody, names cost nothing."""
+"""Muted contacts per connection, to bound memory. Beyond that one may come back when relations change."""
 
 
 @dataclass(slots=True)
 class Granted:
-    """What a subscribe comes to: statuses in the order asked, and who was denied why."""
+    """Result of a subscribe: statuses in the order of the targets, and (target, reason) of the denied ones."""
 
     statuses: list[tuple[bytes, int]] = field(default_factory=list)
     """(body, as of)"""
     denied: list[tuple[str, str]] = field(default_factory=list)
-    news: list[tuple[bytes, int]] = field(default_factory=list)
-    """Those of the statuses that were not watched before."""
+    new_statuses: list[tuple[bytes, int]] = field(default_factory=list)
+    """Only of targets that were not watched before."""
 
 
 class Subscriptions:
@@ -51,7 +47,7 @@ class Subscriptions:
         self._records = records
         self._access = access
         self.budget = LoopBudget(BUDGET)
-        """Targets that may be looked at per iteration of the event loop, by subscribes and reevaluations together."""
+        """Shared by subscribes and reevaluations."""
 
     async def _relate(self, outbox: Outbox, targets: Sequence[str]) -> None:
         if not outbox.truth:
@@ -64,7 +60,7 @@ class Subscriptions:
         return await self.grant(outbox, targets)
 
     async def grant(self, outbox: Outbox, targets: Sequence[str], *, following: bool = False) -> Granted:
-        """`following`: nobody asked for these targets, they are contacts now."""
+        """As `subscribe`. `following`: the client did not name these targets, they are new contacts."""
         granted = Granted()
         targets = self._people.spelled(targets)
         await self.budget.take(len(targets))
@@ -73,22 +69,22 @@ class Subscriptions:
         unknown = [
             person
             for person, sight in admitted
-            if not (person.record.known and person.watchers.channels)  # as `is_at_hand` says, without a call
+            if not (person.record.known and person.watchers.channels)  # `is_at_hand` inlined
             and not is_at_hand(person, hidden=_is_frozen(sight))
         ]
         if unknown:
             hidden = {person.user for person, sight in admitted if _is_frozen(sight)}
             people = [person for person, _ in admitted]
             with self._people.keeping(*people):
-                await self._get_to_know(unknown, hidden)
+                await self._load(unknown, hidden)
                 await self.budget.take(len(people))
                 users = [person.user for person in people]
-                await self._relate(outbox, users)  # if that changed meanwhile
+                await self._relate(outbox, users)  # they may have changed meanwhile
                 admitted = list(zip(people, self._known_sights(outbox, users), strict=True))
                 self._grant(outbox, admitted, granted, following=following)
         elif following:
             self._grant(outbox, admitted, granted, following=True)
-        elif not outbox.closed:  # nothing can have changed since it was judged
+        elif not outbox.closed:  # there was no await since the scopes were judged
             self._watch(outbox, [(p, _NONE if sight is None else sight) for p, sight in admitted], granted)
         for _, reason in granted.denied:
             self._metrics.refusals[reason] += 1
@@ -97,27 +93,27 @@ class Subscriptions:
     def _admit(
         self, outbox: Outbox, targets: Sequence[str], sights: Sequence[ViewScope | None], granted: Granted
     ) -> list[tuple[Person, ViewScope | None]]:
-        """Who may be watched, as things stand, and is worth being read."""
+        """Targets that rules and limits permit, with their scopes. The others are added to `granted.denied`."""
         admitted: list[tuple[Person, ViewScope | None]] = []
         watching, get, full = among(outbox.watching, targets), self._people.get, ViewScope.FULL
-        room = self._max - len(outbox.watching)
+        free = self._max - len(outbox.watching)
         denied = [sight for sight in sights if sight is not full and _is_nothing(sight)]
-        if not watching and len(targets) <= room and not denied:
+        if not watching and len(targets) <= free and not denied:
             return list(zip(map(get, targets), sights, strict=True))  # nearly always
         for target, sight in zip(targets, sights, strict=True):
             if target not in watching:
                 if _is_nothing(sight):
                     granted.denied.append((target, "not_mutual_followers"))
                     continue
-                if room <= 0:
+                if free <= 0:
                     granted.denied.append((target, "too_many_subscriptions"))
                     continue
-                room -= 1
+                free -= 1
             admitted.append((get(target), sight))
         return admitted
 
-    async def _get_to_know(self, unknown: list[Person], hidden: set[str]) -> None:
-        """Whatever can be known of them: while the store is away, what the ledger says."""
+    async def _load(self, unknown: list[Person], hidden: set[str]) -> None:
+        """Read their records; while the store is unreachable, take what the ledger has."""
         try:
             await self._records.load(unknown, constant_time=True, hidden_users=hidden)
         except Unavailable:
@@ -129,27 +125,27 @@ class Subscriptions:
         if outbox.closed:
             return
         watching = among(outbox.watching, [person.user for person, _ in admitted])
-        room, wanted = self._max - len(outbox.watching), list[tuple[Person, ViewScope]]()
+        free, wanted = self._max - len(outbox.watching), list[tuple[Person, ViewScope]]()
         for person, sight in admitted:
             if following and not wants_contact(outbox, person.user):
-                continue  # as wanted now, not as it was when we began to read
+                continue  # the client may have changed this during the read
             if person.user not in watching:
                 if _is_nothing(sight):
-                    granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
+                    granted.denied.append((person.user, "not_mutual_followers"))  # the permission ended during the read
                     continue
-                if room <= 0:  # others were granted while we read
+                if free <= 0:  # others were granted during the read
                     granted.denied.append((person.user, "too_many_subscriptions"))
                     continue
-                room -= 1
+                free -= 1
             wanted.append((person, ViewScope.NONE if sight is None else sight))
         self._watch(outbox, wanted, granted)
 
     def _watch(self, outbox: Outbox, wanted: list[tuple[Person, ViewScope]], granted: Granted) -> None:
         watching = among(outbox.watching, [person.user for person, _ in wanted])
-        channels = self._delivery.watch(outbox, wanted)  # which may have told another just now
-        granted.statuses = granted.news = self._delivery.said_now(channels)
+        channels = self._delivery.watch(outbox, wanted)
+        granted.statuses = granted.new_statuses = self._delivery.dated_bodies(channels)
         if watching:
-            granted.news = [
+            granted.new_statuses = [
                 status
                 for status, (person, _) in zip(granted.statuses, wanted, strict=True)
                 if person.user not in watching
@@ -158,7 +154,10 @@ class Subscriptions:
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
         outbox.muted = NOBODY
-        before, outbox.follows_contacts = (outbox.follows_contacts, True)  # at once: nobody is missed while we read
+        before, outbox.follows_contacts = (
+            outbox.follows_contacts,
+            True,
+        )  # before the read, so that no new contact is missed
         try:
             contacts = await self._access.contacts(outbox.user)
         except Unavailable:
@@ -167,18 +166,17 @@ class Subscriptions:
         return await self.subscribe(outbox, contacts)
 
     def unsubscribe(self, outbox: Outbox, targets: Sequence[str]) -> list[str]:
-        """Nothing for those targets after this."""
         if outbox.follows_contacts and len(outbox.muted) < MUTED:
             outbox.muted |= {target for target in targets if self._may_come_back(outbox, target)}
         self._delivery.unwatch(outbox, targets)
         return list(targets)
 
     def _may_come_back(self, outbox: Outbox, target: str) -> bool:
-        """By following contacts. Others need not be remembered, so that rubbish takes no room."""
+        """True if following contacts could bring it back. Others are not muted, so that arbitrary names take no memory."""
         return holds(outbox.watching, target) or self.scope(outbox.user, target) != ViewScope.NONE
 
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
-        """Those who are contacts, and those who were: the graph may bring them back."""
+        """Unsubscribe from contacts, and from targets that are not visible any more, which may become contacts again."""
         outbox.follows_contacts = False
         outbox.muted = NOBODY
         contacts = set(await self._access.contacts(outbox.user))
@@ -196,7 +194,7 @@ class Subscriptions:
         return ViewScope.NONE if verdict is None else verdict.scope
 
     def _known_sights(self, outbox: Outbox, targets: Sequence[str]) -> Sequence[ViewScope | None]:
-        """Of each, in order. None: we do not know it, which is no reason to deny anything."""
+        """Scope of each target, in order. None: unknown, which is no reason to deny it."""
         if outbox.truth:
             return [ViewScope.TRUTH] * len(targets)
         return self._access.known_sights(outbox.user, targets)
@@ -214,5 +212,5 @@ def _is_frozen(sight: ViewScope | None) -> bool:
 
 
 def wants_contact(outbox: Outbox, contact: str) -> bool:
-    """Does it want to hear of a contact it has not named?"""
+    """True if this connection wants updates of a contact that it did not name."""
     return outbox.follows_contacts and contact not in outbox.muted

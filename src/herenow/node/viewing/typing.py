@@ -1,8 +1,7 @@
-"""Who is typing: passed on when it is received, stored nowhere.
+"""Typing notices: delivered when they are received, stored nowhere.
 
-Answers: may this user's typing be told, to whom, and is it worth telling again?
-A viewer forgets it by itself after `expires_in`, so a typist whose tab is killed is gone in time, and no timer runs here.
-Faster repetitions than `typing_min` are conflated: what the viewers know is still true.
+A client drops a notice after `expires_in`, so a typist whose tab is killed disappears in time, and no timer runs here.
+Repetitions faster than `typing_min` are dropped.
 """
 
 from __future__ import annotations
@@ -26,16 +25,14 @@ from herenow.ports import LedgerChange
 from herenow.wire.shapes import typing_frame
 
 MAX_ROOMS = 100
-"""Rooms one connection may have open."""
+"""Per connection."""
 
 GATES = 100_000
 
 
 class TypingMessage(msgspec.Struct, frozen=True, tag="typing"):
-    """Between nodes."""
-
     origin: str
-    """The node it was received by, which has passed it on to its own."""
+    """The node that received it, which has delivered it to its own connections."""
     user: str
     to: str | None
     room: str | None
@@ -52,8 +49,8 @@ class TypingRooms:
         self._messages = messages
         self._access = access
         self._rooms: dict[str, dict[Outbox, None]] = {}
-        self._told: dict[tuple[str, str | None, str | None], float] = {}
-        """(user, to, room) → when it was last told; absent: viewers were told that it ended, or nothing."""
+        self._sent_at: dict[tuple[str, str | None, str | None], float] = {}
+        """(user, to, room) → monotonic time of the last notice; absent: none, or its end was sent."""
         messages.handle(TypingMessage, self.receive)
 
     # Rooms
@@ -76,11 +73,10 @@ class TypingRooms:
             self.close_room(connection, room)
 
     def on_ledger_change(self, change: LedgerChange) -> None:
-        """Somebody is no member any more: their open doors close."""
-        for room, user in self._doors(change):
+        for room, user in self._to_check(change):
             self._context.tasks.spawn(self._check_member(room, user), "member")
 
-    def _doors(self, change: LedgerChange) -> set[tuple[str, str]]:
+    def _to_check(self, change: LedgerChange) -> set[tuple[str, str]]:
         match change.kind:
             case "member" if change.a in self._rooms:
                 return {(change.a, change.b)}
@@ -88,11 +84,11 @@ class TypingRooms:
                 return {(change.a, outbox.user) for outbox in self._rooms.get(change.a, ())}
             case "relations":
                 user = change.a
-                return {(room, user) for room, doors in self._rooms.items() if any(o.user == user for o in doors)}
+                return {(room, user) for room, outboxes in self._rooms.items() if any(o.user == user for o in outboxes)}
         return set()
 
     async def _check_member(self, room: str, user: str) -> None:
-        """Whether it can be said or not: what is heard through an open door is judged when it is heard."""
+        """Close the room if the user is not a member. Without an answer it stays open: membership is checked per notice."""
         try:
             if await self._access.is_member(room, user):
                 return
@@ -111,23 +107,24 @@ class TypingRooms:
     # Typing
 
     async def typing(self, connection: Connection, to: str | None, room: str | None, *, typing: bool) -> None:
-        """Raises `ProtocolError` when the typist has nothing to say there."""
+        """Raises `ProtocolError` if the user may not write to this room or user."""
         user = connection.user
         if room is not None and not await self._access.is_member(room, user):
             raise _not_a_member(room)
         if to is not None and to != user and not await self._may_address(user, to):
             return
-        if not self._worth_telling((user, to, room), typing=typing):
+        if not self._is_new((user, to, room), typing=typing):
             return
         self._context.metrics.typing += 1
         message = TypingMessage(self._messages.origin, user, to, room, typing)
-        # Nobody waits for it: how long it takes depends on who is there to hear it.
+        # Not awaited: its duration would reveal which viewers are present.
         self._context.tasks.spawn(self.pass_on(message), "typing")
-        with suppress(Unavailable, UnknownOutcome):  # best effort: the viewers elsewhere miss a few seconds of dots
+        with suppress(Unavailable, UnknownOutcome):  # best effort: viewers on other nodes miss one notice
             await self._messages.send(message)
 
     async def _may_address(self, user: str, to: str) -> bool:
-        """A stranger is refused as in `presence.subscribe`; who hides, or who cannot be known now, is not told apart."""
+        """False if unknown. Raises `ProtocolError` for a stranger, but not for a target that hides: that must not be
+        revealed."""
         await self._access.relate(user, [to])
         verdict = self._access.verdict(user, to)
         if verdict is not None and verdict.scope == ViewScope.NONE:
@@ -135,25 +132,24 @@ class TypingRooms:
         return verdict is not None
 
     def receive(self, message: TypingMessage) -> None:
-        """From another node. In a task of its own: finding out who may see it may take long."""
         if message.origin != self._messages.origin:
             self._context.tasks.spawn(self.pass_on(message), "typing")
 
-    def _worth_telling(self, key: tuple[str, str | None, str | None], *, typing: bool) -> bool:
+    def _is_new(self, key: tuple[str, str | None, str | None], *, typing: bool) -> bool:
         now = self._context.clock.monotonic()
-        told = self._told.get(key)
+        sent_at = self._sent_at.get(key)
         if not typing:
-            return self._told.pop(key, None) is not None
-        if told is not None and now - told < self._context.settings.typing_min:
+            return self._sent_at.pop(key, None) is not None
+        if sent_at is not None and now - sent_at < self._context.settings.typing_min:
             return False
-        self._told[key] = now
-        if len(self._told) > GATES:
-            self._told = {k: at for k, at in self._told.items() if now - at < self._context.settings.typing_for}
+        self._sent_at[key] = now
+        if len(self._sent_at) > GATES:
+            self._sent_at = {k: at for k, at in self._sent_at.items() if now - at < self._context.settings.typing_for}
         return True
 
     async def pass_on(self, message: TypingMessage) -> None:
-        """To those here who may know: what is hidden types for nobody."""
-        outboxes = self._audience(message)
+        """Deliver a notice to the connections of this node that may get it. Hidden users send none."""
+        outboxes = self._recipients(message)
         if not outboxes:
             return
         if self._delivery.gives_up_typing:
@@ -166,18 +162,18 @@ class TypingRooms:
         [(presence, _)] = await self._records.read([message.user])
         expires_in = self._context.settings.typing_for if message.typing else 0
         frame = typing_frame(message.user, to=message.to, room=message.room, expires_in=expires_in)
-        for outbox in self._audience(message):  # of now: somebody may have unsubscribed or left while we asked
-            hears = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
-            if hears and not outbox.closed and outbox.paused_at is None:
+        for outbox in self._recipients(message):  # again: connections may have unsubscribed or left meanwhile
+            may_get = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
+            if may_get and not outbox.closed and outbox.paused_at is None:
                 outbox.send(frame)
 
     async def _still_members(self, room: str, users: Sequence[str]) -> list[str]:
-        """Doors stay open while the source of memberships is away, but nothing comes through."""
+        """The members among these users. Rooms stay open while memberships cannot be read, but no notice is delivered."""
         members = {user: self._access.membership(room, user) for user in users}
         unknown = [user for user, member in members.items() if member is None]
         if unknown:
-            told = await asyncio.gather(*(self._is_member(room, user) for user in unknown))
-            members.update(zip(unknown, told, strict=True))
+            answers = await asyncio.gather(*(self._is_member(room, user) for user in unknown))
+            members.update(zip(unknown, answers, strict=True))
         return [user for user, member in members.items() if member]
 
     async def _is_member(self, room: str, user: str) -> bool:
@@ -186,7 +182,7 @@ class TypingRooms:
         except Unavailable:
             return False
 
-    def _audience(self, message: TypingMessage) -> list[Outbox]:
+    def _recipients(self, message: TypingMessage) -> list[Outbox]:
         if message.room is not None:
             return [o for o in self._rooms.get(message.room, ()) if o.user != message.user]
         person = self._context.people.find(message.to or "")

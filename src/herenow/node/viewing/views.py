@@ -1,7 +1,4 @@
-"""What a viewer may read: one, many, their contacts counted or ranked. Everything leaves through `visibility.seen`.
-
-Answers carry the same bytes as the frames. Who asks is a user, or a service that sees the truth.
-"""
+"""Reads by users and services. All output passes `visibility.seen` and has the same bytes as the frames."""
 
 from __future__ import annotations
 
@@ -28,16 +25,15 @@ class Views:
         self._bodies = StatusCache()
 
     async def statuses(self, viewer: str | None, users: Sequence[str]) -> list[bytes]:
-        """Complete status shapes in the order asked. `viewer` None: a service, which sees the truth.
-
-        Who may not be seen is not looked up: strangers and the unknown answer alike, and take the same time."""
+        """Complete statuses in the order of `users`. `viewer` None: a service, which sees the truth. Users that may not be
+        seen are not read: strangers and unknown users get the same answer in the same time."""
         sights = await self._sights(viewer, users)
-        looked = await self._look(users, sights)
-        if not self._delivery.stale_shards:  # then all are true as of now, and nobody's shard matters
+        found = await self._read(users, sights)
+        if not self._delivery.stale_shards:  # then all have the same as-of time
             closing, open_status = closing_as_of(self._delivery.as_of(0)), self._open_status
             return [
                 open_status(user, sights[user], known, stale=False) + closing
-                for user, known in zip(users, looked, strict=True)
+                for user, known in zip(users, found, strict=True)
             ]
         shards = [self._people.shard_of(user) for user in users]
         return [
@@ -45,23 +41,23 @@ class Views:
                 self._open_status(user, sights[user], known, stale=self._delivery.is_stale(shard)),
                 self._delivery.as_of(shard),
             )
-            for user, known, shard in zip(users, looked, shards, strict=True)
+            for user, known, shard in zip(users, found, shards, strict=True)
         ]
 
-    async def _look(self, users: Sequence[str], sights: Mapping[str, ViewScope]) -> Sequence[tuple[Presence, bool]]:
-        """(presence, is it known to be fresh) of each; of who may not be seen, that of nobody."""
+    async def _read(self, users: Sequence[str], sights: Mapping[str, ViewScope]) -> Sequence[tuple[Presence, bool]]:
+        """Returns (presence, is it fresh) of each; an empty presence for users that may not be seen."""
         none = _NONE
-        seen_ones = [user for user in users if sights[user].kind is not none]
-        looked = await self._records.read(seen_ones, hidden_users=_frozen(sights))
-        if len(seen_ones) == len(users):
-            return looked
-        found = dict(zip(seen_ones, looked, strict=True))
-        return [found.get(user, _UNSEEN) for user in users]
+        visible = [user for user in users if sights[user].kind is not none]
+        found = await self._records.read(visible, hidden_users=_frozen(sights))
+        if len(visible) == len(users):
+            return found
+        by_user = dict(zip(visible, found, strict=True))
+        return [by_user.get(user, _UNSEEN) for user in users]
 
-    async def those(
+    async def statuses_of_records(
         self, viewer: str | None, records: Sequence[tuple[str, Presence]], wanted: Collection[Status]
     ) -> list[bytes]:
-        """Of these records: complete statuses of who looks like one of the wanted to this viewer."""
+        """Complete statuses of those records that have one of the `wanted` statuses for this viewer."""
         sights = await self._sights(viewer, [user for user, _ in records])
         found: list[bytes] = []
         for user, presence in records:
@@ -76,22 +72,20 @@ class Views:
         return self_body(seen_by_oneself(await self._records.wait_decided(user)))
 
     async def presence(self, user: str) -> Presence:
-        """The truth, for the user themselves."""
         return await self._records.wait_decided(user)
 
     async def count(self, viewer: str) -> dict[str, int]:
-        """The viewer's contacts by what the viewer sees of them."""
+        """Returns the number of contacts per status, as the viewer sees them."""
         counts: Counter[Status] = Counter(view.status for _, view in await self._contacts(viewer))
         return {status.word: counts[status] for status in _RANK}
 
     async def leaderboard(self, viewer: str, limit: int) -> list[bytes]:
-        """Online, busy, away, each by id; then offline by last seen, by bucket, the unseen last."""
+        """Contacts: online, busy, away, each by id; then offline by last seen, by approximate last seen, never seen."""
         ranked = sorted(await self._contacts(viewer), key=_rank)
         return await self.statuses(viewer, [user for user, _ in ranked[:limit]])
 
     async def profile(self, user: str) -> tuple[bytes, int] | None:
-        """What anybody at all may see of who wants that: a body, the same until it changes, and as of when it is true.
-        None: it is nobody's business, or there is nobody. Raises `Unavailable` when that cannot be known."""
+        """Returns (body, as-of time) of the public profile; None: there is none. Raises `Unavailable` if that is unknown."""
         preferences = await self._access.preferences(user)
         if not preferences.public:
             return None
@@ -120,7 +114,7 @@ class Views:
         if person is not None and person.watchers.channels and kind is not _NONE:
             return self._delivery.body(person, sight)
         presence, fresh = known
-        if kind is _FROZEN:  # shows nothing of it, so nothing that happens to it makes a new body
+        if kind is _FROZEN:  # shows nothing of the presence: a change of it needs no new body
             presence = _UNSEEN[0]
         return self._bodies.body(user, sight, presence, self._delivery.today, stale=stale or not fresh)
 
@@ -130,13 +124,13 @@ _NONE, _FROZEN = Kind.NONE, Kind.FROZEN
 
 
 def _frozen(sights: Mapping[str, ViewScope]) -> set[str]:
-    """Who is hidden from this viewer, whatever their record says."""
+    """Users that are hidden from this viewer, whatever their record is."""
     frozen = _FROZEN
     return {user for user, sight in sights.items() if sight.kind is frozen}
 
 
 def _rank(contact: tuple[str, View]) -> tuple[int, bool, int, int, str]:
-    """Exact times first, then buckets, then those who were never seen; what is not told orders nothing."""
+    """Sort key: exact times first, then approximate ones, then never seen. Hidden values do not influence the order."""
     user, view = contact
     bucket = len(Bucket) if view.bucket is None else int(view.bucket)
     return _RANK[view.status], view.last_seen is None, -(view.last_seen or 0), bucket, user
