@@ -13,6 +13,7 @@ from herenow.transport.websocket.contract import (
     SocketLimits,
     Upgrade,
 )
+from herenow.transport.websocket.handshake import http_answer
 from herenow.transport.websocket.implementations import protocol_factory
 from herenow.transport.websocket.pending import PendingHandler
 from herenow.transport.websocket.pinger import Pinger
@@ -32,6 +33,7 @@ __all__ = [
     "Sockets",
     "Upgrade",
     "descriptors_allowed",
+    "http_answer",
     "protocol_factory",
     "sockets_within",
 ]
