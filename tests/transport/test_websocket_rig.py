@@ -300,10 +300,12 @@ class Server(uvicorn.Server):
 
 
 async def plain_http(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the path; /never does not answer until the client is gone."""
+    """Answers with the path; /never does not answer until the client is gone, /headers names the headers after the body."""
     while scope["path"] == "/never" and (await receive())["type"] != "http.disconnect":
         pass
-    body = scope["path"].encode()
+    while scope["path"] == "/headers" and (await receive()).get("more_body"):
+        pass
+    body = b" ".join(name for name, _ in scope["headers"]) if scope["path"] == "/headers" else scope["path"].encode()
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with the corrections this server needs; a new uvicorn is the reason to change this module.
 
 `HttpProtocol` hands a connection over to WebSocket without losing bytes, lends an endpoint the transport (`pipe`), bounds
-the time a silent client may hold a connection, the length of a URL and the requests that may wait behind another one, and
-releases everything with the connection. `CoalescingTransport` writes the head of a response together with its body.
+the time a silent client may hold a connection, the size of a request's head and the requests that may wait behind another
+one, and releases everything with the connection. `CoalescingTransport` writes the head of a response together with its body.
 """
 
 import asyncio
@@ -17,18 +17,24 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from herenow.transport.http.pipe import PIPE, PipeWriter
 from herenow.transport.websocket import Refuse, http_answer
 
-LONGEST_URL = 32_768  # bytes of an address that are kept: more than anybody takes
+MOST_HEAD = 32_768  # bytes of a request's head, or of the trailers behind its body
+PIECE = 16_384  # bytes that the parser gets at once: what comes behind a body in one piece with it is not counted
 LINGER = 1.0  # seconds for which a refused peer may go on sending, so that the refusal reaches it
 MOST_DROPPED = 1_048_576  # bytes that such a peer may send meanwhile
+HEAD_TOO_LARGE = (
+    f"The head of a request has at most {MOST_HEAD} bytes; POST /api/v1/presence/query takes a long list in its body.\n"
+)
 
 
 class HttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, corrected where it hands a connection over to WebSocket; for `uvicorn.Config(http=…)`."""
 
-    _segment = b""
+    _segment: bytes | memoryview = b""
     _deaf = False
     """What comes is dropped. It is read nevertheless: whoever does not read does not notice that the peer has gone."""
     _dropped = 0
+    _uncounted = 0
+    """Bytes that were parsed since the last head, part of a body or message was complete."""
     _running: RequestResponseCycle | None = None
     """The request that is answered; `cycle` is the newest one, which may wait behind it in `pipeline`."""
     _writer: PipeWriter | None = None
@@ -65,9 +71,23 @@ class HttpProtocol(HttpToolsProtocol):
             self._drop(data)
             return
         self._unset_keepalive_if_required()
-        self._segment = data
+        if len(data) <= PIECE and self._uncounted + len(data) <= MOST_HEAD:
+            self._parse(data, data)
+        else:
+            self._parse_in_pieces(memoryview(data))
+
+    def _parse_in_pieces(self, data: memoryview) -> None:
+        while data and not (self._deaf or self.parser is None):
+            piece = data[: min(PIECE, MOST_HEAD - self._uncounted)]
+            self._parse(piece, data)
+            data = data[len(piece) :]
+
+    def _parse(self, piece: bytes | memoryview, segment: bytes | memoryview) -> None:
+        """`segment` begins with the piece. Counted here, because the parser keeps an endless line to itself."""
+        self._segment = segment
+        self._uncounted += len(piece)
         try:
-            self.parser.feed_data(data)
+            self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
@@ -76,6 +96,8 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._on_parser_error(error)
         self._segment = b""
+        if self._uncounted >= MOST_HEAD and not self._deaf:
+            self._refuse(431, HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
         if self.pipeline:
@@ -84,13 +106,11 @@ class HttpProtocol(HttpToolsProtocol):
         # Weakly: we hold the scope, and a connection that is closed must not wait for the garbage collector.
         self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
 
-    def on_url(self, url: bytes) -> None:
-        # httptools cannot take more than 64 KiB apart, and uvicorn would gather it without end. Whoever reads an address
-        # refuses one that is half as long, in words of their own; so its end need not be kept.
-        self.url = (self.url + url)[:LONGEST_URL]
-
     def on_headers_complete(self) -> None:
+        self._uncounted = 0
         super().on_headers_complete()
+        if not self.parser.should_upgrade():
+            self.headers = []  # trailers would become headers of a request that is already being answered
         cycle: RequestResponseCycle | None = self.cycle
         if (
             cycle is not None and cycle.transport is self.transport
@@ -102,9 +122,14 @@ class HttpProtocol(HttpToolsProtocol):
             self._gate.resume_reading()  # uvicorn pauses here, and would not notice that the peer has gone
 
     def on_body(self, body: bytes) -> None:
+        self._uncounted = 0
         super().on_body(body)
         if self.pipeline and self._gate.read_paused:  # the body of a request that waits fills its buffer
             self._gate.held = True
+
+    def on_message_complete(self) -> None:
+        self._uncounted = 0
+        super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
@@ -180,7 +205,7 @@ class HttpProtocol(HttpToolsProtocol):
         # exception, which knows where that begins.
         exception = sys.exception()
         if isinstance(exception, httptools.HttpParserUpgrade) and (early := self._segment[exception.args[0] :]):
-            self.transport.get_protocol().data_received(early)  # type: ignore[attr-defined]
+            self.transport.get_protocol().data_received(bytes(early))  # type: ignore[attr-defined]
         # The parser holds our methods and we hold it: without this, 5 KB per socket wait for the garbage collector.
         self.parser = None  # type: ignore[assignment]
 
