@@ -65,6 +65,11 @@ class Metrics:
         self.closes: Counter[int] = Counter()
         self.stream_ends: Counter[str] = Counter()
         """By the code that the stream's last event carried; `client`: the client went."""
+        self.connections_refused: Counter[str] = Counter()
+        """Connections closed as soon as they were accepted, by the limit that was reached."""
+        self.connections_cut: Counter[str] = Counter()
+        """Connections closed because their peer took too long, by what was awaited."""
+        self.accept_errors = 0
         self.log_gaps = 0
         self.shards_lost = 0
         self.epochs = 0

@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with the corrections this server needs; a new uvicorn is the reason to change this module.
 
 `HttpProtocol` hands a connection over to WebSocket without losing bytes, lends an endpoint the transport (`pipe`), bounds
-the time a silent client may hold a connection, the size of a request's head and the requests that may wait behind another
-one, and releases everything with the connection. `CoalescingTransport` writes the head of a response together with its body.
+the size of a request's head and the requests that may wait behind another one, ends connections whose peer is late, and
+releases everything with the connection. `CoalescingTransport` writes the head of a response together with its body.
 """
 
 import asyncio
@@ -14,20 +14,22 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from herenow.transport.http.patience import Awaited, Patience, What
+from herenow.transport.http.peer_limits import PeerLimits
 from herenow.transport.http.pipe import PIPE, PipeWriter
 from herenow.transport.websocket import Refuse, http_answer
 
 MOST_HEAD = 32_768  # bytes of a request's head, or of the trailers behind its body
 PIECE = 16_384  # bytes that the parser gets at once: what comes behind a body in one piece with it is not counted
 LINGER = 1.0  # seconds for which a refused peer may go on sending, so that the refusal reaches it
-MOST_DROPPED = 1_048_576  # bytes that such a peer may send meanwhile
+MOST_DROPPED = 4_194_304  # bytes of what nobody needs any more that are read before the connection is aborted
 HEAD_TOO_LARGE = (
     f"The head of a request has at most {MOST_HEAD} bytes; POST /api/v1/presence/query takes a long list in its body.\n"
 )
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, corrected where it hands a connection over to WebSocket; for `uvicorn.Config(http=…)`."""
+    """uvicorn's HTTP protocol with corrections and limits; for `uvicorn.Config(http=…)`."""
 
     _segment: bytes | memoryview = b""
     _deaf = False
@@ -35,6 +37,13 @@ class HttpProtocol(HttpToolsProtocol):
     _dropped = 0
     _uncounted = 0
     """Bytes that were parsed since the last head, part of a body or message was complete."""
+    _begun = False
+    """A head has begun and is not complete."""
+    _in_body = False
+    """A head is complete and the message is not."""
+    _heads = 0
+    _body_bytes = 0
+    _patience: Patience | None = None
     _running: RequestResponseCycle | None = None
     """The request that is answered; `cycle` is the newest one, which may wait behind it in `pipeline`."""
     _writer: PipeWriter | None = None
@@ -43,8 +52,6 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = self._gate = ReadGate(transport)
-        # Who connects and says nothing would hold a descriptor for ever: uvicorn's timer starts with its first answer.
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def connection_lost(self, exc: Exception | None) -> None:
         writer, self._writer = self._writer, None
@@ -102,19 +109,21 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         if self.pipeline:
             raise TooManyWaiting
+        self._begun = True
         super().on_message_begin()
         # Weakly: we hold the scope, and a connection that is closed must not wait for the garbage collector.
         self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
         self._uncounted = 0
+        self._begun = False
+        self._in_body = True
+        self._heads += 1
         super().on_headers_complete()
         if not self.parser.should_upgrade():
             self.headers = []  # trailers would become headers of a request that is already being answered
         cycle: RequestResponseCycle | None = self.cycle
-        if (
-            cycle is not None and cycle.transport is self.transport
-        ):  # not again, when this request got no cycle of its own
+        if cycle is not None and cycle.transport is self.transport:  # else this request got no cycle of its own
             # For HEAD, uvicorn writes nothing behind the head.
             is_head = cycle.scope["method"] == "HEAD"
             cycle.transport = CoalescingTransport(self.transport, bodiless=is_head)  # type: ignore[assignment]
@@ -123,12 +132,17 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._uncounted = 0
+        self._body_bytes += len(body)
+        if not self._is_answering():
+            self._drop(body)
+            return
         super().on_body(body)
         if self.pipeline and self._gate.read_paused:  # the body of a request that waits fills its buffer
             self._gate.held = True
 
     def on_message_complete(self) -> None:
-        self._uncounted = 0
+        self._uncounted = self._dropped = 0
+        self._in_body = False
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -157,9 +171,11 @@ class HttpProtocol(HttpToolsProtocol):
         if self._is_answering() and self._running is not None and self._running.response_started:
             self._end_after_answers()
             return
+        has_its_answer = self._in_body and not self._is_answering()
         self._deaf = True
         self._drop_requests()
-        self.transport.write(http_answer(Refuse(status, sentence)))
+        if not has_its_answer:
+            self.transport.write(http_answer(Refuse(status, sentence)))
         # A plain close while data is unread is an RST, and the peer might never see the answer.
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -173,9 +189,55 @@ class HttpProtocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def _drop(self, data: bytes) -> None:
+        """Of a peer that goes on although everything is said."""
         self._dropped += len(data)
         if self._dropped > MOST_DROPPED:
             self.transport.abort()
+
+    # Time
+
+    def await_head_since(self, since: float) -> None:
+        """The first head is awaited since then."""
+        self._patience = Patience(Awaited("head", 0), since)
+
+    def check(self, now: float, limits: PeerLimits) -> str | None:
+        """End the connection if its peer is late; return what it is late with, unless it was merely idle."""
+        awaited = self._awaited()
+        if awaited is None:
+            self._patience = None
+        elif self._patience is None or not self._patience.is_for(awaited):
+            self._patience = Patience(awaited, now)
+        elif self._patience.is_over(awaited, now, limits, self.timeout_keep_alive):
+            self._patience = None
+            self._give_up(awaited.what)
+            return None if awaited.what == "idle" else awaited.what
+        return None
+
+    def _awaited(self) -> Awaited | None:
+        """None: it is the peer that waits, or an event stream, which has its own time-outs."""
+        if self._writer is not None:
+            return None
+        unread = self.transport.get_write_buffer_size()
+        if unread:
+            written = 0 if self._running is None else getattr(self._running.transport, "written", 0)
+            return Awaited("answer", id(self._running), written - unread)
+        if self._deaf or self.transport.is_closing() or self._gate.read_paused:
+            return None
+        if self._in_body:
+            return None if self.pipeline else Awaited("body", self._heads, self._body_bytes)
+        if self._begun or self._uncounted:
+            return Awaited("head", self._heads)
+        return None if self._is_answering() else Awaited("idle", self._heads)
+
+    def _give_up(self, what: What) -> None:
+        if what == "idle":
+            self.transport.close()
+        elif what == "answer":
+            self.transport.abort()
+        elif what == "head" and self._is_answering():
+            self._end_after_answers()
+        else:
+            self._refuse(408, f"The {what} of a request did not come in time.\n")
 
     # The transport, lent
 
@@ -239,15 +301,17 @@ class CoalescingTransport:
     A response to a peer that has gone is dropped: uvloop answers a write to a closed transport with an exception.
     """
 
-    __slots__ = ("_head", "_tcp")
+    __slots__ = ("_head", "_tcp", "written")
 
     def __init__(self, tcp: asyncio.Transport, *, bodiless: bool = False) -> None:
         self._tcp = tcp
+        self.written = 0
         self._head: bytes | None = b"" if bodiless else None  # empty: it is out
 
     def write(self, data: bytes) -> None:
         if self._tcp.is_closing():
             return
+        self.written += len(data)
         if self._head:
             if data:
                 self._tcp.writelines((self._head, data))
