@@ -174,7 +174,9 @@ async def running(
             websockets.start()
             if guests is not None:
                 await guests.arrive()
-            serving = asyncio.create_task(listener.serve(app, websockets.accept, sockets), name="server")
+            serving = asyncio.create_task(
+                listener.serve(app, websockets.accept, sockets, node.context.metrics), name="server"
+            )
             await listener.started(serving)
             try:
                 yield Served(serving, guests)

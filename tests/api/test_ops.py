@@ -195,6 +195,8 @@ async def test_every_counter_of_the_node_is_in_metrics(world):
     world.node.context.metrics.stream_ends["client"] += 1
     world.node.context.metrics.refusals["not_found"] += 1
     world.node.context.metrics.given_up["typing"] += 1
+    world.node.context.metrics.connections_refused["address"] += 1
+    world.node.context.metrics.connections_cut["head"] += 1
     names = {name[0] for name in await numbers(world)}
     for number in vars(world.node.context.metrics):
         assert told.get(number, f"herenow_{number}_total") in names

@@ -18,7 +18,11 @@ from typing import Any, TypeVar
 import pytest
 import uvicorn
 
+from herenow.node.metrics import Metrics
 from herenow.transport.http.first_bytes import ProtocolSniffer
+from herenow.transport.http.peer_events import PeerEvents
+from herenow.transport.http.peer_limits import PeerLimits
+from herenow.transport.http.uvicorn_server import UvicornServer
 from herenow.transport.websocket import Accept, Acceptor, Refuse, Socket, SocketLimits, Sockets, Upgrade
 from herenow.transport.websocket.picows import picows_protocol
 from herenow.transport.websocket.websockets_socket import websockets_protocol
@@ -214,7 +218,7 @@ class Echo:
         return said
 
 
-class Server(uvicorn.Server):
+class Server(UvicornServer):
     """uvicorn with our protocol in its own thread."""
 
     def __init__(
@@ -226,6 +230,7 @@ class Server(uvicorn.Server):
         spare: int = 10,
         certificate: str | None = None,
         keep_alive: float = 5,
+        peers: PeerLimits | None = None,
     ) -> None:
         self.implementation = implementation
         self.limits = limits or SocketLimits(close_timeout=PATIENCE, linger=PATIENCE)
@@ -233,8 +238,10 @@ class Server(uvicorn.Server):
         self.acceptor: Acceptor = lambda _upgrade: Accept(Echo(self))
         self.opened: queue.Queue[Echo] = queue.Queue()
         self.trust: ssl.SSLContext | None = None  # for clients, if there is a certificate
+        self.metrics = Metrics()
         self._ready = threading.Event()
         self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.setblocking(False)
         self.port: int = self._listening.getsockname()[1]
         protocol = IMPLEMENTATIONS[implementation](self._accept, self.limits, self.registry)
         super().__init__(
@@ -248,7 +255,9 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=1,
                 ssl_certfile=certificate,
                 timeout_keep_alive=keep_alive,  # type: ignore[arg-type]  # a fraction is as good
-            )
+            ),
+            peers or PeerLimits(check_every=0.1),
+            PeerEvents(self.metrics, time.monotonic),
         )
         self._thread = threading.Thread(target=self.run, args=([self._listening],), daemon=True)
 
@@ -300,10 +309,17 @@ class Server(uvicorn.Server):
 
 
 async def plain_http(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the path; /never does not answer until the client has disconnected."""
+    """Answers with the path; /never does not answer until the client has disconnected, /headers names the headers after the
+    body, /big is an answer of 20 MB, /body waits for the whole body."""
     while scope["path"] == "/never" and (await receive())["type"] != "http.disconnect":
         pass
+    while scope["path"] in ("/headers", "/body") and (await receive()).get("more_body"):
+        pass
     body = scope["path"].encode()
+    if scope["path"] == "/headers":
+        body = b" ".join(name for name, _ in scope["headers"])
+    elif scope["path"] == "/big":
+        body = b"x" * 20_000_000
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -55,6 +55,11 @@ class Metrics:
     closes: Counter[int] = field(default_factory=Counter)
     stream_ends: Counter[str] = field(default_factory=Counter)
     """By the code in the stream's last event; `client`: closed by the client."""
+    connections_refused: Counter[str] = field(default_factory=Counter)
+    """Connections closed as soon as they were accepted, by the limit that was reached."""
+    connections_cut: Counter[str] = field(default_factory=Counter)
+    """Connections closed because their peer took too long, by what was awaited."""
+    accept_errors: int = 0
     log_gaps: int = 0
     shards_lost: int = 0
     epochs: int = 0  # new epochs after a lost lease

@@ -166,6 +166,12 @@ class Settings(BaseModel):
     max_bulk: Annotated[Count, Unit("ids"), About("users that one request may ask for")] = 1000
     max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of one user in the cluster")] = 50
     max_connections_per_user: Annotated[Count, Unit("per node"), About("connections of one user to one node")] = 20
+    max_connections_per_address: Annotated[
+        Count | None,
+        Unit("per process"),
+        About("connections of one address (IPv6: one /64), proxies excepted; by default a quarter of the descriptors"),
+        Allowed("a whole number, 1 or more"),
+    ] = None
     poll_every: Annotated[
         SecondsOrZero, About("time between two bulk reads of a user without a live session; 0: no limit")
     ] = 30.0

@@ -133,6 +133,7 @@ class _NodeCollector(Collector):
                 counted.unknown_pairs,
             ),
             ("engine_errors", "Failed calls of the engine.", counted.engine_errors),
+            ("accept_errors", "Connections that could not be accepted.", counted.accept_errors),
         ):
             yield CounterMetricFamily(f"herenow_{name}", about, value=value)
 
@@ -160,10 +161,25 @@ class _NodeCollector(Collector):
         for close, times in sorted(counted.closes.items()):
             closes.add_metric([str(int(close))], times)
         yield closes
-        ends = CounterMetricFamily("herenow_stream_ends", "Event streams that ended.", labels=["code"])
-        for code, times in sorted(counted.stream_ends.items()):
-            ends.add_metric([code], times)
-        yield ends
+        for name, about, label, counts in (
+            ("stream_ends", "Event streams that ended.", "code", counted.stream_ends),
+            (
+                "connections_refused",
+                "Connections closed when they were accepted, by the limit that was reached.",
+                "reason",
+                counted.connections_refused,
+            ),
+            (
+                "connections_cut",
+                "Connections closed because their peer took too long, by what was awaited.",
+                "reason",
+                counted.connections_cut,
+            ),
+        ):
+            family = CounterMetricFamily(f"herenow_{name}", about, labels=[label])
+            for value, times in sorted(counts.items()):
+                family.add_metric([value], times)
+            yield family
 
 
 def _histogram(name: str, about: str, histogram: Histogram) -> Metric:

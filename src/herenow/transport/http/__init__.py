@@ -1,4 +1,4 @@
-"""The HTTP side of the port: the listener with uvicorn behind it, the sniffer of first bytes, and event streams."""
+"""The HTTP side of the port: the listener with uvicorn behind it, first bytes, limits of peers, and event streams."""
 
 from herenow.transport.http.listener import Listener
 from herenow.transport.http.pipe import PIPE, Lender, PipeWriter, lender_of

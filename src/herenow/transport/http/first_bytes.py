@@ -18,6 +18,7 @@ from typing import Any, cast
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from herenow.transport.http.peer_limits import PeerLimits
 from herenow.transport.http.uvicorn_patches import HttpProtocol
 
 LONGEST = 8192
@@ -51,7 +52,7 @@ def plain_handshake(data: bytes) -> int:
 class ProtocolSniffer(asyncio.Protocol):
     """The first protocol of a connection: reads the first bytes and replaces itself; for `uvicorn.Config(http=…)`."""
 
-    __slots__ = ("_app_state", "_config", "_server_state", "_silence", "_tcp")
+    __slots__ = ("_app_state", "_config", "_made_at", "_server_state", "_tcp")
 
     def __init__(
         self,
@@ -63,12 +64,12 @@ class ProtocolSniffer(asyncio.Protocol):
         self._config = config
         self._server_state = server_state
         self._app_state = app_state
+        self._made_at = asyncio.get_running_loop().time()
+        """When the connection was accepted; with TLS, `connection_made` comes after its handshake."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = cast(asyncio.Transport, transport)
         self._server_state.connections.add(self)  # type: ignore[arg-type]  # it only asks for `shutdown`
-        # Who connects and says nothing would hold a descriptor for ever.
-        self._silence = asyncio.get_running_loop().call_later(self._config.timeout_keep_alive, transport.close)
 
     def data_received(self, data: bytes) -> None:
         if self._tcp.is_closing():
@@ -84,6 +85,8 @@ class ProtocolSniffer(asyncio.Protocol):
         protocol = make(config=self._config, server_state=self._server_state, app_state=self._app_state)
         protocol.connection_made(self._tcp)
         self._tcp.set_protocol(protocol)
+        if isinstance(protocol, HttpProtocol) and self._config.is_ssl:  # its first byte was that of the TLS handshake
+            protocol.await_head_since(self._made_at)
         protocol.data_received(first)
         if rest:  # frames that did not wait for our answer
             protocol.data_received(rest)
@@ -95,6 +98,12 @@ class ProtocolSniffer(asyncio.Protocol):
         """uvicorn's word when the server stops."""
         self._tcp.close()
 
+    def check(self, now: float, limits: PeerLimits) -> str | None:
+        """End the connection if its peer has said nothing for too long."""
+        patience = limits.head_within if self._config.is_ssl else self._config.timeout_keep_alive
+        if now - self._made_at > patience:
+            self._tcp.close()
+        return None
+
     def _let_go(self) -> None:
-        self._silence.cancel()
         self._server_state.connections.discard(self)

@@ -8,37 +8,31 @@ system gives to one is not given to another.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from herenow.node.metrics import Metrics
 from herenow.settings import Settings
 from herenow.transport.address import BACKLOG, joined, listening, url_of
 from herenow.transport.http.first_bytes import ProtocolSniffer
+from herenow.transport.http.peer_events import PeerEvents
+from herenow.transport.http.peer_limits import peer_limits
+from herenow.transport.http.uvicorn_server import UvicornServer
 from herenow.transport.websocket import Acceptor, SocketLimits, Sockets, protocol_factory
 
 SOON = 0.005
 """Seconds between two looks whether the server has started."""
 
 
-class _Server(uvicorn.Server):
-    """Signals are the composition root's business."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class Listener:
     def __init__(self, settings: Settings, shared: tuple[str, int] | None = None) -> None:
         """`shared` is the address of all workers of which this is one."""
         self._settings = settings
-        self._server: _Server | None = None
+        self._server: UvicornServer | None = None
         self._socket: socket.socket
         self._socket = listening(settings.host, settings.port) if shared is None else joined(*shared)
         _notice_the_vanished(self._socket, settings.dead_after)
@@ -55,7 +49,7 @@ class Listener:
     def url(self) -> str:
         return url_of(self._socket, secure=self._settings.tls_cert is not None)
 
-    async def serve(self, app: ASGIApp, acceptor: Acceptor, sockets: Sockets) -> None:
+    async def serve(self, app: ASGIApp, acceptor: Acceptor, sockets: Sockets, metrics: Metrics) -> None:
         """Until `stop`."""
         settings = self._settings
         limits = SocketLimits(max_message=settings.max_frame)
@@ -74,7 +68,9 @@ class Listener:
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
         )
-        self._server = _Server(config)
+        self._server = UvicornServer(
+            config, peer_limits(settings), PeerEvents(metrics, asyncio.get_running_loop().time)
+        )
         await self._server.serve(sockets=[self._socket])
 
     async def started(self, serving: asyncio.Task[None]) -> None:

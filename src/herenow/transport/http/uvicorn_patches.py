@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with the corrections this server needs; a new uvicorn is the reason to change this module.
 
 `HttpProtocol` hands a connection over to WebSocket without losing bytes, lends an endpoint the transport (`pipe`), bounds
-the time a silent client may hold a connection and the length of a URL. `CoalescingTransport` writes the head of a response
-together with its body.
+the size of a request's head and the requests that may wait behind another one, ends connections whose peer is late, and
+releases everything with the connection. `CoalescingTransport` writes the head of a response together with its body.
 """
 
 import asyncio
@@ -10,36 +10,236 @@ import sys
 from weakref import WeakMethod
 
 import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from herenow.transport.http.patience import Awaited, Patience, What
+from herenow.transport.http.peer_limits import PeerLimits
 from herenow.transport.http.pipe import PIPE, PipeWriter
+from herenow.transport.websocket import Refuse, http_answer
 
-LONGEST_URL = 32_768  # bytes of an address that are kept: more than anybody takes
+MOST_HEAD = 32_768  # bytes of a request's head, or of the trailers behind its body
+PIECE = 16_384  # bytes that the parser gets at once: what comes behind a body in one piece with it is not counted
+LINGER = 1.0  # seconds for which a refused peer may go on sending, so that the refusal reaches it
+MOST_DROPPED = 4_194_304  # bytes of what nobody needs any more that are read before the connection is aborted
+HEAD_TOO_LARGE = (
+    f"The head of a request has at most {MOST_HEAD} bytes; POST /api/v1/presence/query takes a long list in its body.\n"
+)
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, corrected where it hands a connection over to WebSocket; for `uvicorn.Config(http=…)`."""
+    """uvicorn's HTTP protocol with corrections and limits; for `uvicorn.Config(http=…)`."""
 
-    _segment = b""
+    _segment: bytes | memoryview = b""
+    _deaf = False
+    """What comes is dropped. It is read nevertheless: whoever does not read does not notice that the peer has gone."""
+    _dropped = 0
+    _uncounted = 0
+    """Bytes that were parsed since the last head, part of a body or message was complete."""
+    _begun = False
+    """A head has begun and is not complete."""
+    _in_body = False
+    """A head is complete and the message is not."""
+    _heads = 0
+    _body_bytes = 0
+    _patience: Patience | None = None
+    _running: RequestResponseCycle | None = None
+    """The request that is answered; `cycle` is the newest one, which may wait behind it in `pipeline`."""
     _writer: PipeWriter | None = None
     """The writer that the transport is lent to (`pipe`)."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # Who connects and says nothing would hold a descriptor for ever: uvicorn's timer starts with its first answer.
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self.flow = self._gate = ReadGate(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        writer, self._writer = self._writer, None
+        self._unset_keepalive_if_required()  # uvicorn keeps the timer when the connection was reset
+        super().connection_lost(exc)
+        self._drop_requests()
+        if writer is not None:
+            writer.on_gone()
+
+    def _drop_requests(self) -> None:
+        """Answer none of those that are owed an answer."""
+        running, self._running = self._running, None
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+        # A request that waits holds us and we hold it: without this they wait for the garbage collector.
+        self.pipeline.clear()
+        self.cycle = None  # type: ignore[assignment]
+
+    # Requests
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            self._drop(data)
+            return
+        self._unset_keepalive_if_required()
+        if len(data) <= PIECE and self._uncounted + len(data) <= MOST_HEAD:
+            self._parse(data, data)
+        else:
+            self._parse_in_pieces(memoryview(data))
+
+    def _parse_in_pieces(self, data: memoryview) -> None:
+        while data and not (self._deaf or self.parser is None):
+            piece = data[: min(PIECE, MOST_HEAD - self._uncounted)]
+            self._parse(piece, data)
+            data = data[len(piece) :]
+
+    def _parse(self, piece: bytes | memoryview, segment: bytes | memoryview) -> None:
+        """`segment` begins with the piece. Counted here, because the parser keeps an endless line to itself."""
+        self._segment = segment
+        self._uncounted += len(piece)
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            else:
+                self._unsupported_upgrade_warning()
+        except httptools.HttpParserError as error:
+            self._on_parser_error(error)
+        self._segment = b""
+        if self._uncounted >= MOST_HEAD and not self._deaf:
+            self._refuse(431, HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
+        if self.pipeline:
+            raise TooManyWaiting
+        self._begun = True
         super().on_message_begin()
         # Weakly: we hold the scope, and a connection that is closed must not wait for the garbage collector.
         self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
+        self._uncounted = 0
+        self._begun = False
+        self._in_body = True
+        self._heads += 1
         super().on_headers_complete()
+        if not self.parser.should_upgrade():
+            self.headers = []  # trailers would become headers of a request that is already being answered
         cycle: RequestResponseCycle | None = self.cycle
-        # Not for HEAD, where uvicorn writes nothing behind the head; nor again, when this request got no cycle of its own.
-        if cycle is not None and cycle.transport is self.transport and cycle.scope["method"] != "HEAD":
-            cycle.transport = CoalescingTransport(self.transport)  # type: ignore[assignment]
+        if cycle is not None and cycle.transport is self.transport:  # else this request got no cycle of its own
+            # For HEAD, uvicorn writes nothing behind the head.
+            is_head = cycle.scope["method"] == "HEAD"
+            cycle.transport = CoalescingTransport(self.transport, bodiless=is_head)  # type: ignore[assignment]
+        if self.pipeline:
+            self._gate.resume_reading()  # uvicorn pauses here, and would not notice that the peer has gone
+
+    def on_body(self, body: bytes) -> None:
+        self._uncounted = 0
+        self._body_bytes += len(body)
+        if not self._is_answering():
+            self._drop(body)
+            return
+        super().on_body(body)
+        if self.pipeline and self._gate.read_paused:  # the body of a request that waits fills its buffer
+            self._gate.held = True
+
+    def on_message_complete(self) -> None:
+        self._uncounted = self._dropped = 0
+        self._in_body = False
+        super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        self._gate.held = False
+        super()._start_asgi_task(cycle, app)
+
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    # Refusals
+
+    def _on_parser_error(self, error: httptools.HttpParserError) -> None:
+        if isinstance(error.__context__, TooManyWaiting):
+            self._end_after_answers()
+            return
+        self.logger.warning("Invalid HTTP request received.")
+        self.send_400_response("Invalid HTTP request received.")
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg)
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        """Answer and close; if an answer has begun, close after it: a refusal must not stand in the middle of it."""
+        if self._is_answering() and self._running is not None and self._running.response_started:
+            self._end_after_answers()
+            return
+        has_its_answer = self._in_body and not self._is_answering()
+        self._deaf = True
+        self._drop_requests()
+        if not has_its_answer:
+            self.transport.write(http_answer(Refuse(status, sentence)))
+        # A plain close while data is unread is an RST, and the peer might never see the answer.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.loop.call_later(LINGER, self.transport.abort)
+        else:
+            self.transport.close()
+
+    def _end_after_answers(self) -> None:
+        """The connection ends with the answers that are owed."""
+        self._deaf = True
+        self.cycle.keep_alive = False
+
+    def _drop(self, data: bytes) -> None:
+        """Of a peer that goes on although everything is said."""
+        self._dropped += len(data)
+        if self._dropped > MOST_DROPPED:
+            self.transport.abort()
+
+    # Time
+
+    def await_head_since(self, since: float) -> None:
+        """The first head is awaited since then."""
+        self._patience = Patience(Awaited("head", 0), since)
+
+    def check(self, now: float, limits: PeerLimits) -> str | None:
+        """End the connection if its peer is late; return what it is late with, unless it was merely idle."""
+        awaited = self._awaited()
+        if awaited is None:
+            self._patience = None
+        elif self._patience is None or not self._patience.is_for(awaited):
+            self._patience = Patience(awaited, now)
+        elif self._patience.is_over(awaited, now, limits, self.timeout_keep_alive):
+            self._patience = None
+            self._give_up(awaited.what)
+            return None if awaited.what == "idle" else awaited.what
+        return None
+
+    def _awaited(self) -> Awaited | None:
+        """None: it is the peer that waits, or an event stream, which has its own time-outs."""
+        if self._writer is not None:
+            return None
+        unread = self.transport.get_write_buffer_size()
+        if unread:
+            written = 0 if self._running is None else getattr(self._running.transport, "written", 0)
+            return Awaited("answer", id(self._running), written - unread)
+        if self._deaf or self.transport.is_closing() or self._gate.read_paused:
+            return None
+        if self._in_body:
+            return None if self.pipeline else Awaited("body", self._heads, self._body_bytes)
+        if self._begun or self._uncounted:
+            return Awaited("head", self._heads)
+        return None if self._is_answering() else Awaited("idle", self._heads)
+
+    def _give_up(self, what: What) -> None:
+        if what == "idle":
+            self.transport.close()
+        elif what == "answer":
+            self.transport.abort()
+        elif what == "head" and self._is_answering():
+            self._end_after_answers()
+        else:
+            self._refuse(408, f"The {what} of a request did not come in time.\n")
+
+    # The transport, lent
 
     def _lend(self, writer: PipeWriter) -> asyncio.Transport:
         self._writer = writer
@@ -55,21 +255,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._writer is not None:
             self._writer.on_resume()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        writer, self._writer = self._writer, None
-        super().connection_lost(exc)
-        if writer is not None:  # uvicorn tells the newest request, which is another one if the client did not wait
-            writer.on_gone()
-
-    def on_url(self, url: bytes) -> None:
-        # httptools cannot take more than 64 KiB apart, and uvicorn would gather it without end. Whoever reads an address
-        # refuses one that is half as long, in words of their own; so its end need not be kept.
-        self.url = (self.url + url)[:LONGEST_URL]
-
-    def data_received(self, data: bytes) -> None:
-        self._segment = data
-        super().data_received(data)
-        self._segment = b""
+    # Another protocol
 
     def handle_websocket_upgrade(self) -> None:
         if self.parser.get_http_version() != "1.1" or self._is_answering():
@@ -81,28 +267,51 @@ class HttpProtocol(HttpToolsProtocol):
         # exception, which knows where that begins.
         exception = sys.exception()
         if isinstance(exception, httptools.HttpParserUpgrade) and (early := self._segment[exception.args[0] :]):
-            self.transport.get_protocol().data_received(early)  # type: ignore[attr-defined]
+            self.transport.get_protocol().data_received(bytes(early))  # type: ignore[attr-defined]
         # The parser holds our methods and we hold it: without this, 5 KB per socket wait for the garbage collector.
         self.parser = None  # type: ignore[assignment]
 
-    def _is_answering(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete
+
+class TooManyWaiting(Exception):  # noqa: N818 - it stops the parser, and nobody sees it
+    """A third request came while one is answered and one waits."""
+
+
+class ReadGate(FlowControl):
+    """uvicorn's flow control, with two corrections.
+
+    While it is `held`, nothing is read: uvicorn would read on as soon as the running request asks for its body, into the
+    buffer of the one that waits. And a closed transport, which uvloop answers with an exception, is left alone.
+    """
+
+    held = False
+
+    def pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            super().pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self.held and not self._transport.is_closing():
+            super().resume_reading()
 
 
 class CoalescingTransport:
     """The transport that uvicorn writes one response to: holds the head back until the body comes, and writes both at once.
 
     uvicorn writes them one after the other, and each write is a system call that wakes the peer: a sixth of a bulk read.
+    A response to a peer that has gone is dropped: uvloop answers a write to a closed transport with an exception.
     """
 
-    __slots__ = ("_head", "_tcp")
+    __slots__ = ("_head", "_tcp", "written")
 
-    def __init__(self, tcp: asyncio.Transport) -> None:
+    def __init__(self, tcp: asyncio.Transport, *, bodiless: bool = False) -> None:
         self._tcp = tcp
-        self._head: bytes | None = None  # empty: it is out
+        self.written = 0
+        self._head: bytes | None = b"" if bodiless else None  # empty: it is out
 
     def write(self, data: bytes) -> None:
+        if self._tcp.is_closing():
+            return
+        self.written += len(data)
         if self._head:
             if data:
                 self._tcp.writelines((self._head, data))
@@ -115,7 +324,7 @@ class CoalescingTransport:
             self._tcp.write(data)
 
     def close(self) -> None:
-        if self._head:  # of an answer that broke off
+        if self._head and not self._tcp.is_closing():  # of an answer that broke off
             self._tcp.write(self._head)
         self._tcp.close()
 

@@ -13,10 +13,11 @@ from herenow.transport.websocket.contract import (
     SocketLimits,
     Upgrade,
 )
+from herenow.transport.websocket.handshake import http_answer
 from herenow.transport.websocket.implementations import protocol_factory
 from herenow.transport.websocket.pending import PendingHandler
 from herenow.transport.websocket.pinger import Pinger
-from herenow.transport.websocket.registry import Sockets, descriptors_allowed, sockets_within
+from herenow.transport.websocket.registry import Sockets, connections_within, descriptors_allowed, sockets_within
 
 __all__ = [
     "Accept",
@@ -31,7 +32,9 @@ __all__ = [
     "SocketLimits",
     "Sockets",
     "Upgrade",
+    "connections_within",
     "descriptors_allowed",
+    "http_answer",
     "protocol_factory",
     "sockets_within",
 ]

@@ -54,10 +54,17 @@ class Sockets:
 def sockets_within(descriptors: int) -> int:
     """The `max_open` for so many descriptors.
 
-    Besides the spare ones, a tenth and at least 64 are left for HTTP, Redis, the ledger and the log: when descriptors
-    run out, asyncio logs ten thousands of lines per second and accepts nobody.
+    Besides the spare ones, a tenth and at least 64 are left for HTTP, Redis, the ledger and the log.
     """
     return max(1, descriptors - max(64, descriptors // 10) - SPARE)
+
+
+def connections_within(descriptors: int) -> int:
+    """How many connections of any kind may be open: the others are for Redis, the ledger and the log.
+
+    More than `sockets_within` and the spare ones, so that requests are answered beside as many sockets as there may be.
+    """
+    return max(1, descriptors - max(64, descriptors // 20))
 
 
 def descriptors_allowed() -> int:

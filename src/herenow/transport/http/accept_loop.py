@@ -1,0 +1,123 @@
+"""Accepts connections: takes them from the system, refuses those that may not be let in, and gives each its first protocol.
+
+The servers of asyncio and uvloop are not used, because of what they hide. Both start TLS before any code of ours knows of
+the connection, so that half handshakes would not be counted. When descriptors run out, uvloop's closes connections without
+a word, and its listening socket if that fails too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+
+from herenow.transport.address import BACKLOG
+from herenow.transport.http.admission import AcceptedSocket, Admission
+from herenow.transport.http.peer_events import PeerEvents
+from herenow.transport.websocket import Refuse, http_answer
+
+BATCH = 64
+"""Connections that are accepted before others get their turn."""
+
+PAUSE = 0.2
+"""Seconds until the next try after the system has refused: connections wait in its queue meanwhile."""
+
+NO_ROOM = http_answer(Refuse(503, "too many connections\n", (("retry-after", "10"),)))
+
+
+class AcceptLoop:
+    """One listening socket; stands where uvicorn expects an `asyncio.Server`."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        make_protocol: Callable[[], asyncio.BaseProtocol],
+        admission: Admission,
+        events: PeerEvents,
+        *,
+        tls: ssl.SSLContext | None = None,
+        handshake_within: float = 10.0,
+    ) -> None:
+        self._listening = listening
+        self._make_protocol = make_protocol
+        self._admission = admission
+        self._events = events
+        self._tls = tls
+        self._handshake_within = handshake_within
+        self._opening: set[asyncio.Task[None]] = set()
+        self._resumption: asyncio.TimerHandle | None = None
+        self._batch = 1
+        """Connections to accept at once: grows in a storm; a single one is not worth a call that finds no second."""
+        self._loop = asyncio.get_running_loop()
+
+    def start(self) -> None:
+        self._listening.listen(BACKLOG)
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more; connections that are open stay."""
+        if self._listening.fileno() < 0:
+            return
+        if self._resumption is not None:
+            self._resumption.cancel()
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+
+    async def wait_closed(self) -> None:
+        """uvicorn waits for the connections itself."""
+
+    def _resume(self) -> None:
+        self._resumption = None
+        self._loop.add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        batch, self._batch = self._batch, 1
+        for _ in range(batch):
+            try:
+                descriptor, address = self._listening._accept()  # type: ignore[attr-defined]  # what `accept` calls
+            except BlockingIOError:
+                return
+            except ConnectionError:  # the peer has gone while it waited
+                continue
+            except OSError as error:
+                self._events.accept_failed(error)
+                self._loop.remove_reader(self._listening)
+                self._resumption = self._loop.call_later(PAUSE, self._resume)
+                return
+            self._let_in(descriptor, address[0] if isinstance(address, tuple) else "")
+        self._batch = min(BATCH, 2 * batch)
+
+    def _let_in(self, descriptor: int, host: str) -> None:
+        listening = self._listening
+        connection = AcceptedSocket(listening.family, listening.type, listening.proto, fileno=descriptor)
+        refusal = self._admission.refusal(host)
+        if refusal is not None:
+            self._events.refused(refusal, host)
+            self._send_away(connection)
+            return
+        self._admission.add(connection, host)
+        task = self._loop.create_task(self._open(connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def _send_away(self, connection: socket.socket) -> None:
+        if self._tls is None:
+            try:
+                connection.send(NO_ROOM)
+            except OSError:
+                pass
+        connection.close()
+
+    async def _open(self, connection: socket.socket) -> None:
+        try:
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(self._make_protocol, connection)
+            else:
+                await self._loop.connect_accepted_socket(
+                    self._make_protocol, connection, ssl=self._tls, ssl_handshake_timeout=self._handshake_within
+                )
+        except OSError as error:  # of which those of TLS are
+            connection.close()
+            if isinstance(error, ConnectionAbortedError):
+                self._events.cut("tls")

@@ -1,0 +1,53 @@
+"""What becomes of peers that exceed a limit: counted each time, logged at most every ten seconds per kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import structlog
+
+from herenow.node.metrics import Metrics
+
+QUIET = 10.0
+"""Seconds between two lines about the same kind of event."""
+
+log = structlog.get_logger(__name__)
+
+
+class PeerEvents:
+    def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._now = now
+        self._logged: dict[str, float] = {}
+        self._unlogged: Counter[str] = Counter()
+
+    def refused(self, reason: str, host: str) -> None:
+        """A connection was closed as soon as it was accepted."""
+        self._metrics.connections_refused[reason] += 1
+        if self._may_log(f"refused {reason}"):
+            log.warning("connection.refused", reason=reason, address=host, unlogged=self._left_out(f"refused {reason}"))
+
+    def cut(self, reason: str) -> None:
+        """A connection was closed because its peer took too long."""
+        self._metrics.connections_cut[reason] += 1
+        if self._may_log(f"cut {reason}"):
+            log.info("connection.cut", reason=reason, unlogged=self._left_out(f"cut {reason}"))
+
+    def accept_failed(self, error: OSError) -> None:
+        """The system did not give us a connection that waits."""
+        self._metrics.accept_errors += 1
+        if self._may_log("accept"):
+            log.error("accept.failed", error=str(error), unlogged=self._left_out("accept"))
+
+    def _may_log(self, kind: str) -> bool:
+        now, last = self._now(), self._logged.get(kind)
+        if last is not None and now - last < QUIET:
+            self._unlogged[kind] += 1
+            return False
+        self._logged[kind] = now
+        return True
+
+    def _left_out(self, kind: str) -> int:
+        """Events of this kind since the line before."""
+        return self._unlogged.pop(kind, 0)
