@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
-const LIMIT = 6_000; // bytes of dist/herenow.js, minified and gzipped
+const LIMIT = 6_400; // bytes of dist/herenow.js, minified and gzipped
 const PACKAGE = fileURLToPath(new URL("../../src/herenow/", import.meta.url));
 const SHIPPED = {
   "api/static/herenow.js": "dist/herenow.js",

@@ -12,6 +12,7 @@ from tests.processes import PATIENCE, SECRET
 
 from herenow.client import Closed, Herenow, Unavailable, link, live, mint
 from herenow.client.interest import Interest
+from herenow.client.token_source import Token
 from herenow.client.tokens import wall_clock
 
 pytestmark = pytest.mark.asyncio
@@ -44,7 +45,7 @@ async def play(part: Part) -> websockets.Server:
     )
 
 
-def client(server: websockets.Server, token: link.Token | None = None) -> Herenow:
+def client(server: websockets.Server, token: Token | None = None) -> Herenow:
     port = next(iter(server.sockets)).getsockname()[1]
     return Herenow(f"ws://127.0.0.1:{port}/", token or (lambda: mint(SECRET, "ana")), device_id="d")
 

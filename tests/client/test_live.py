@@ -154,7 +154,7 @@ async def test_a_refused_token_closes_the_client(server, people):
 async def test_a_token_source_that_returns_none_closes_the_client(server, people):
     ana_id, bo_id = people
     async with client(server, bo_id, token=lambda: None) as bo:
-        with pytest.raises(Closed, match="token_missing"):
+        with pytest.raises(Closed, match="signed_out"):
             await bo.connected()
 
 

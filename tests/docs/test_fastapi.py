@@ -66,7 +66,7 @@ async def test_the_fastapi_page_distinguishes_a_signed_out_user_from_an_error(re
     await expect(page.locator("body")).to_have_attribute("data-phase", "connected", timeout=MS)
     await page.route("**/presence-token", lambda route: route.fulfill(status=401))
     await page.reload()
-    await expect(page.locator("body")).to_have_attribute("data-phase", "closed", timeout=MS)
+    await expect(page.locator("body")).to_have_attribute("data-phase", "signed_out", timeout=MS)
     asked = []
 
     async def fail_twice(route):

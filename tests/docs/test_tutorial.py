@@ -150,3 +150,4 @@ async def test_the_tutorial_works_from_an_empty_folder(follow, tabs, snippets):
     await ana.unroute("**/presence-token?*")
     await ana.goto(reader.url(9000) + "/")
     await until(ana, lambda: any("status of 500" in each for each in console))
+    await until(ana, lambda: "herenow: reconnecting token_failed" in console)

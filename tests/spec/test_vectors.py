@@ -55,6 +55,11 @@ def test_the_back_off_vectors_hold():
         assert backoff.delay(case["failures"], case["random"], case["retry_after"]) == case["wait"], case
 
 
+def test_the_token_retry_vectors_hold():
+    for case in vectors("backoff")["tokens"]:
+        assert backoff.token_delay(case["failures"]) == case["wait"], case
+
+
 def test_the_close_code_vectors_hold():
     given = vectors("closes")
     for case in given["cases"]:

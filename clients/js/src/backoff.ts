@@ -15,6 +15,11 @@ export function delay(failures: number, random: number, retryAfter = 0): number 
   return Math.max(FLOOR, retryAfter + Math.floor(random * Math.min(LAST, FIRST * 2 ** failures)));
 }
 
+/** Milliseconds to wait before the next token request after `failures` failed ones in a row, at least 1. */
+export function tokenDelay(failures: number): number {
+  return Math.min(LAST, 500 * 2 ** failures);
+}
+
 export type Verdict = "retry" | "slowly" | "token" | "stop";
 
 const VERDICTS: Record<number, Verdict> = { 1000: "stop", 4400: "stop", 4401: "token", 4409: "stop", 4429: "slowly" };

@@ -1,4 +1,7 @@
-/** A refused or failed request. `code` is a public error code of the server, or `token_failed`, `no_answer` or `closed`. */
+/**
+ * A refused or failed request. `code` is a public error code of the server, or `token_failed`, `signed_out`, `no_answer` or
+ * `closed`.
+ */
 export class HerenowError extends Error {
   readonly code: string;
   constructor(code: string, message = code) {

@@ -5,6 +5,7 @@
  * another's.
  */
 import { follow } from "./activity.js";
+import { tokenDelay } from "./backoff.js";
 import { setFrame } from "./choices.js";
 import { Desk, statuses, type News, type Wish } from "./desk.js";
 import { deviceId, random } from "./device.js";
@@ -17,7 +18,7 @@ import { camel } from "./spelling.js";
 import { tabs, type Tabs } from "./tabs.js";
 import { Timers } from "./timers.js";
 import { ANSWER, BATCH, KNOCK, LINGER, SILENCE, STALE, TYPING } from "./timing.js";
-import { claims } from "./token.js";
+import { claims, requester } from "./token.js";
 import type { Choice, Frame, Id, Me, Options, Place, Presence, State, Typing } from "./types.js";
 
 
@@ -69,7 +70,7 @@ export class Herenow {
   #desk: Desk | undefined;
   #tabs: Tabs | undefined;
   #closed = false;
-  #turn = 0;
+  #attempt = 0;
   /** Unanswered `set` frames by id. */
   #waiting = new Map<string, [Frame, () => void, (error: HerenowError) => void]>();
   #timers = new Timers();
@@ -82,18 +83,18 @@ export class Herenow {
     address.searchParams.set("device_id", String(options.deviceId ?? deviceId()));
     address.searchParams.set("platform", options.platform ?? "web");
     this.#url = address.href;
-    const { token, WebSocket } = options;
-    this.#link = { token: () => (typeof token === "string" ? token : token()), WebSocket };
+    this.#link = { token: requester(options.token), WebSocket: options.WebSocket };
     this.#unfollow = follow(
       () => options.activity === false || this.active(),
       () => {
         this.#wish({ do: "wake" });
+        if (this.#timers.has("start")) this.connect();
         this.#knock(); // also when the page returns from the browser's cache after it left
       },
       () => this.#leave(),
     );
     this.#share = options.shareTabs !== false;
-    void this.#start();
+    this.#start();
   }
 
   /** The state of the connection. */
@@ -106,7 +107,7 @@ export class Herenow {
     return this.#add(this.#onState, listener);
   }
 
-  /** Call `listener` for errors that belong to no call: refusals of the server, and failures of the token function. */
+  /** Call `listener` for errors that belong to no call: refusals of the server, and failed token requests. */
   onError(listener: (error: HerenowError) => void): Stop {
     return this.#add(this.#onError, listener);
   }
@@ -182,9 +183,9 @@ export class Herenow {
     this.#wish({ send: { type: "presence.bye" } });
   }
 
-  /** Connect again after the state was `closed`. It requests a new token, which may be another user's. */
+  /** Connect again after the state was `closed` or `signed_out`. It requests a new token, which may be another user's. */
   connect(): void {
-    void this.#start();
+    if (!this.#closed) this.#start();
   }
 
   /** Close this client. Other tabs stay connected; without any, the user goes offline after the server's reconnect window. */
@@ -192,45 +193,57 @@ export class Herenow {
     if (this.#closed) return;
     this.#leave();
     this.#closed = true;
+    this.#attempt++;
     this.#unfollow();
-    this.#part();
+    this.#disconnect();
     this.#stateIs({ phase: "closed" });
     this.#timers.clear();
   }
 
   // Starting
 
-  async #start(): Promise<void> {
-    const turn = ++this.#turn;
-    let token;
-    try {
-      token = await this.#link.token();
-    } catch {
-      // The link requests the token again and reports a second failure. Until then this page uses its own socket.
-    }
-    if (this.#closed || turn !== this.#turn) return;
-    this.#token = token ?? undefined;
-    const { sub } = claims(this.#token ?? "");
-    if ((this.#desk || this.#tabs) && (!this.#token || sub === this.#sub)) return this.#connect();
-    this.#part();
+  /** Request a token, because only tabs of the same user share a socket; then connect. */
+  #start(failures = 0): void {
+    const attempt = ++this.#attempt;
+    this.#timers.cancel("start");
+    this.#link.token().then(
+      (token) => attempt === this.#attempt && this.#startWith(token),
+      (error) => {
+        if (attempt !== this.#attempt) return;
+        const retryIn = tokenDelay(++failures);
+        this.#timers.in(retryIn, "start", () => this.#start(failures));
+        emit(this.#onError, new HerenowError("token_failed", String(error)));
+        // `connect` may have been called without need.
+        if (this.#state.phase !== "connected") this.#stateIs({ phase: "reconnecting", reason: "token_failed", retryIn });
+      },
+    );
+  }
+
+  #startWith(token: string | null | undefined): void {
+    const { sub } = claims(token ?? "");
+    if (token && (this.#desk || this.#tabs) && sub === this.#sub) return this.#connect(token);
+    this.#disconnect();
+    if (!token) return this.#stateIs({ phase: "signed_out" });
+    this.#token = token;
     this.#sub = sub;
     this.#me = undefined; // another user signed in: drop what the previous user received
     this.#roster = new Roster();
-    if (this.#share && sub !== undefined) this.#meet();
+    if (this.#share && sub !== undefined) this.#joinTabs();
     if (!this.#tabs) this.#lead();
   }
 
-  #connect(): void {
-    this.#wish({ do: "start", token: this.#token });
+  #connect(token: string): void {
+    this.#token = token;
+    this.#wish({ do: "start", token });
   }
 
-  #part(): void {
+  #disconnect(): void {
     this.#tabs?.end();
     this.#desk?.end();
     this.#tabs = this.#desk = undefined;
   }
 
-  #meet(): void {
+  #joinTabs(): void {
     // Tabs of different users must not share a socket, so the channel's name contains the user.
     this.#tabs = tabs(`herenow ${this.#url} ${this.#sub}`, {
       hear: (news) => this.#hear(news),
@@ -251,7 +264,7 @@ export class Herenow {
       this.#hear(news);
     });
     this.#want();
-    this.#connect();
+    this.#connect(this.#token!);
   }
 
   /** Send our subscriptions to the leading tab. If it does not answer while this page is visible, take over the lead. */
@@ -315,7 +328,7 @@ export class Herenow {
       this.#wish({ send: frame });
       this.#knock(); // detects a leading tab that is asleep
     }
-    if (this.#state.phase === "closed") this.#refuse(id, "closed");
+    if (["closed", "signed_out"].includes(this.#state.phase)) this.#refuse(id, "closed");
   }
 
   #refuse(id: string, code: string): void {

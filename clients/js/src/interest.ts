@@ -17,14 +17,14 @@ export class Interest {
   #rooms = new Set<string>();
   #contacts = false;
   /** Users in the subscribe frames of this connection. */
-  #told = new Set<string>();
+  #sent = new Set<string>();
   /**
    * No longer wanted, unsubscribe not sent yet. A user wanted again meanwhile is subscribed anew: the caller dropped the
    * known status and needs the server to send it again.
    */
   #leaving = new Set<string>();
-  #toldRooms = new Set<string>();
-  #toldContacts = false;
+  #sentRooms = new Set<string>();
+  #sentContacts = false;
   /** Subscribe frames without a response: frame id → users in it, undefined for the contacts. */
   #asked = new Map<unknown, string[] | undefined>();
   #denied = new Map<string, string>();
@@ -34,8 +34,8 @@ export class Interest {
     this.#users = new Set(wants.users);
     this.#rooms = new Set(wants.rooms);
     this.#contacts = wants.contacts;
-    for (const user of difference(this.#told, this.#users)) {
-      this.#told.delete(user);
+    for (const user of difference(this.#sent, this.#users)) {
+      this.#sent.delete(user);
       this.#denied.delete(user);
       this.#leaving.add(user);
     }
@@ -43,36 +43,36 @@ export class Interest {
 
   /** Call this for each new connection: nothing has been sent on it. */
   reset(): void {
-    for (const told of [this.#told, this.#leaving, this.#toldRooms, this.#asked, this.#denied]) told.clear();
-    this.#toldContacts = false;
+    for (const set of [this.#sent, this.#leaving, this.#sentRooms, this.#asked, this.#denied]) set.clear();
+    this.#sentContacts = false;
   }
 
   /** Subscribe once more to those of `users` that the server denied. */
   again(users: string[]): void {
-    for (const user of users) if (this.#denied.delete(user)) this.#told.delete(user);
+    for (const user of users) if (this.#denied.delete(user)) this.#sent.delete(user);
   }
 
   /** The frames to send now; they count as sent. `size` is the largest frame the server accepts, in bytes. */
   frames(size: number): Frame[] {
     const frames: Frame[] = [];
-    if (this.#contacts !== this.#toldContacts) {
-      this.#toldContacts = this.#contacts;
+    if (this.#contacts !== this.#sentContacts) {
+      this.#sentContacts = this.#contacts;
       frames.push(this.#contacts ? this.#ask({ contacts: true }) : { type: "presence.unsubscribe", contacts: true });
       // Unsubscribing from contacts may also end subscriptions by user id: send those again.
-      if (!this.#contacts) this.#told.clear();
+      if (!this.#contacts) this.#sent.clear();
     }
     // Unsubscribing a user who is also a contact would remove the user from the contacts subscription: wait until that ends.
     const left = this.#contacts ? [] : difference(this.#leaving, this.#users);
     for (const users of chunks(left, size)) frames.push({ type: "presence.unsubscribe", target_user_ids: users });
     if (!this.#contacts) this.#leaving.clear();
     if (left.length) this.again([...this.#denied].filter(([, why]) => why === "too_many_subscriptions").map(([user]) => user));
-    for (const users of chunks(difference(this.#users, this.#told), size)) {
-      for (const user of users) this.#told.add(user);
+    for (const users of chunks(difference(this.#users, this.#sent), size)) {
+      for (const user of users) this.#sent.add(user);
       frames.push(this.#ask({ target_user_ids: users }, users));
     }
-    for (const room of difference(this.#toldRooms, this.#rooms)) frames.push({ type: "room.close", room });
-    for (const room of difference(this.#rooms, this.#toldRooms)) frames.push({ type: "room.open", room });
-    this.#toldRooms = new Set(this.#rooms);
+    for (const room of difference(this.#sentRooms, this.#rooms)) frames.push({ type: "room.close", room });
+    for (const room of difference(this.#rooms, this.#sentRooms)) frames.push({ type: "room.open", room });
+    this.#sentRooms = new Set(this.#rooms);
     return frames;
   }
 
@@ -83,8 +83,8 @@ export class Interest {
     const users = this.#asked.get(frame.id);
     this.#asked.delete(frame.id);
     if (frame.type !== "presence.error") return false;
-    if (users) for (const user of users) this.#told.delete(user);
-    else this.#toldContacts = false;
+    if (users) for (const user of users) this.#sent.delete(user);
+    else this.#sentContacts = false;
     return true;
   }
 

@@ -4,7 +4,7 @@
  * It interprets only the welcome frame and the replies to subscriptions; all other frames go to the listener. A network
  * failure is a `State`, never an exception. Every wait is a timer that `stop` cancels.
  */
-import { afterClose, counted, delay, retryAfter } from "./backoff.js";
+import { afterClose, counted, delay, retryAfter, tokenDelay } from "./backoff.js";
 import { now } from "./clock.js";
 import { Interest, type Wants } from "./interest.js";
 import { Timers } from "./timers.js";
@@ -17,7 +17,8 @@ import type { Frame, State, WebSocketClass, WebSocketLike } from "./types.js";
 export type Listener = (said: { state?: State; frames?: Frame[] }) => void;
 
 export interface LinkOptions {
-  token(): string | null | undefined | Promise<string | null | undefined>;
+  /** Rejects if there is no token to be had now; resolves to a falsy value if no user is signed in. */
+  token(): Promise<string | null | undefined>;
   WebSocket?: WebSocketClass;
 }
 
@@ -28,11 +29,13 @@ export class Link {
   #interest = new Interest();
   #socket: WebSocketLike | undefined;
   /** Incremented for each attempt; async work that began under another number is outdated and stops. */
-  #turn = 0;
+  #attempt = 0;
   #stopped = true;
   #welcome: Frame | undefined;
 
   #failures = 0;
+  /** Failed token requests in a row. */
+  #tokenFailures = 0;
   #refusals = 0;
   #notBefore = 0;
   #token: string | null | undefined;
@@ -54,23 +57,21 @@ export class Link {
     this.#tell = tell;
   }
 
-  /** Connect unless already started; with `token`, if given, instead of requesting one. */
+  /** Connect with `token`, or with a new one if it expires soon. Nothing happens if already started. */
   start(token?: string): void {
     if (!this.#stopped) return;
     this.#stopped = false;
-    this.#failures = this.#refusals = this.#notBefore = 0;
+    this.#failures = this.#tokenFailures = this.#refusals = this.#notBefore = 0;
     this.#refused = undefined;
     this.#token = token;
+    this.#sub ??= claims(token!).sub;
     this.#tell({ state: { phase: "connecting" } });
-    void this.#connect();
+    this.#connect();
   }
 
   /** Close and do not reconnect until the next `start`. */
   stop(code?: number, reason?: string): void {
-    this.#forsake();
-    if (this.#stopped) return;
-    this.#stopped = true;
-    this.#tell({ state: { phase: "closed", code, reason } });
+    this.#end({ phase: "closed", code, reason });
   }
 
   /** False if there is no connection; the frame was then not sent. */
@@ -109,41 +110,49 @@ export class Link {
 
   // Connecting
 
-  async #connect(): Promise<void> {
-    const turn = ++this.#turn;
+  #connect(): void {
+    this.#attempt++;
+    if (this.#token !== this.#refused && this.#timeLeft() > SPARE / 2) return this.#open();
+    this.#renew(
+      () => (this.#token === this.#refused ? this.stop(4401, "token_refused") : this.#open()),
+      () => this.#retry({ reason: "token_failed" }, tokenDelay(this.#tokenFailures)),
+    );
+  }
+
+  /** Request a token, then call `done` or `failed`; neither if the link ends by it or the attempt is outdated meanwhile. */
+  #renew(done: () => void, failed: () => void): void {
+    const attempt = this.#attempt;
+    this.#options.token().then(
+      (token) => {
+        if (attempt !== this.#attempt) return;
+        this.#tokenFailures = 0;
+        if (!token) return this.#end({ phase: "signed_out" });
+        // Another user signed in: the presences and subscriptions held here belong to the previous user.
+        if (claims(token).sub !== this.#sub) return this.stop(4401, "token_other_user");
+        this.#token = token;
+        done();
+      },
+      (error) => {
+        if (attempt !== this.#attempt) return;
+        this.#tokenFailures++;
+        this.#tell({ frames: [{ type: "presence.error", code: "token_failed", message: String(error) }] });
+        failed();
+      },
+    );
+  }
+
+  #open(): void {
+    let socket: WebSocketLike;
     try {
-      const token = this.#token !== this.#refused && this.#left() > SPARE / 2 ? this.#token : await this.#options.token();
-      if (turn !== this.#turn) return;
-      if (!token) return this.stop(4401, "token_missing");
-      if (token === this.#refused) return this.stop(4401, "token_refused");
-      if (!this.#accepts(token)) return;
-    } catch (error) {
-      if (turn !== this.#turn) return;
-      this.#tokenFailed(error);
-      return this.#retry({ reason: "token_failed" });
-    }
-    try {
-      this.#open(this.#token!);
+      const Socket = this.#options.WebSocket ?? (globalThis as any).WebSocket;
+      socket = new Socket(this.#url, ["herenow.v1", "herenow.token." + this.#token]);
     } catch (error) {
       // A wrong address, or no WebSocket class: a retry would fail the same way.
-      this.stop(undefined, String(error));
+      return this.stop(undefined, String(error));
     }
-  }
-
-  /** False, and closed, if another user signed in: the presences and subscriptions held here belong to the previous user. */
-  #accepts(token: string): boolean {
-    const { sub } = claims(token);
-    const same = (this.#sub ??= sub) === sub;
-    same ? (this.#token = token) : this.stop(4401, "token_other_user");
-    return same;
-  }
-
-  #open(token: string): void {
-    const Socket = this.#options.WebSocket ?? (globalThis as any).WebSocket;
-    const socket: WebSocketLike = new Socket(this.#url, ["herenow.v1", "herenow.token." + token]);
     this.#socket = socket;
     socket.onmessage = ({ data }) => this.#hear(data);
-    socket.onclose = ({ code, reason }) => this.#closed(code, reason);
+    socket.onclose = ({ code, reason }) => this.#closed(code, reason || (this.#welcome ? "connection_lost" : "unreachable"));
     socket.onerror = () => {}; // a close event follows
     this.#expectAnswer();
   }
@@ -208,37 +217,30 @@ export class Link {
   }
 
   #refreshLater(): void {
-    const left = this.#left();
-    if (left > 0) this.#timers.in(Math.max(PATIENCE, left - Math.min(SPARE, left / 5)), "refresh", () => void this.#refresh());
+    const left = this.#timeLeft();
+    const wait = this.#tokenFailures ? tokenDelay(this.#tokenFailures) : Math.max(PATIENCE, left - Math.min(SPARE, left / 5));
+    if (this.#tokenFailures || left > 0) this.#timers.in(wait, "refresh", () => this.#refresh());
   }
 
   /** Milliseconds until the token expires, by the server's clock; negative if it is expired or has no expiry. */
-  #left(): number {
+  #timeLeft(): number {
     return (claims(this.#token ?? "").exp ?? 0) * 1000 - now() - this.#skew;
   }
 
-  async #refresh(): Promise<void> {
-    const turn = this.#turn;
-    try {
-      const token = await this.#options.token();
-      if (turn !== this.#turn) return;
-      if (token && token !== this.#token && this.#accepts(token)) this.send({ type: "presence.refresh", token });
-    } catch (error) {
-      // The connection may last until the token expires; a reconnect then requests a token again.
-      if (turn !== this.#turn) return;
-      this.#tokenFailed(error);
-    }
-    if (this.#welcome) this.#refreshLater();
-  }
-
-  #tokenFailed(error: unknown): void {
-    this.#tell({ frames: [{ type: "presence.error", code: "token_failed", message: String(error) }] });
+  /** Renew the token. The connection lasts until the token expires, however often this fails. */
+  #refresh(): void {
+    const before = this.#token;
+    const later = () => this.#refreshLater();
+    this.#renew(() => {
+      if (this.#token !== before) this.send({ type: "presence.refresh", token: this.#token });
+      later();
+    }, later);
   }
 
   // Closing
 
   #closed(code: number, reason: string): void {
-    this.#forsake();
+    this.#drop();
     const verdict = afterClose(code);
     if (verdict === "stop") return this.stop(code, reason);
     if (verdict === "token") {
@@ -246,24 +248,30 @@ export class Link {
       this.#refused = this.#token;
     }
     this.#failures = counted(this.#failures, verdict);
-    this.#retry({ code, reason });
+    const asked = retryAfter(reason);
+    this.#notBefore = now() + asked;
+    this.#retry({ code, reason }, delay(this.#failures++, Math.random(), asked));
   }
 
-  #retry(why: { code?: number; reason: string }): void {
-    const asked = retryAfter(why.reason);
-    const wait = delay(this.#failures++, Math.random(), asked);
-    this.#notBefore = now() + asked;
+  #retry(why: { code?: number; reason: string }, wait: number): void {
     this.#again(wait);
     this.#tell({ state: { phase: "reconnecting", ...why, retryIn: wait } });
   }
 
   #again(wait: number): void {
-    this.#timers.in(wait, "retry", () => void this.#connect());
+    this.#timers.in(wait, "retry", () => this.#connect());
+  }
+
+  #end(state: State): void {
+    this.#drop();
+    if (this.#stopped) return;
+    this.#stopped = true;
+    this.#tell({ state });
   }
 
   /** Drop the socket without waiting for its close event, which may take minutes. */
-  #forsake(): void {
-    this.#turn++;
+  #drop(): void {
+    this.#attempt++;
     this.#timers.clear();
     const socket = this.#socket;
     this.#socket = this.#welcome = undefined;
@@ -274,4 +282,5 @@ export class Link {
     } catch {
       // it was never open
     }
-  }}
+  }
+}

@@ -5,12 +5,13 @@
 import { instant } from "./choices.js";
 import { HerenowError } from "./errors.js";
 import { camel } from "./spelling.js";
+import { requester } from "./token.js";
 import type { Custom, Device, Id, Me, Mode, Platform, Presence, Status, TokenSource, Until } from "./types.js";
 
 export { HerenowError };
 
 export interface RestOptions {
-  /** A JWT, or a function (sync or async) that returns one and is called for each request. */
+  /** A JWT, or the address of an endpoint (a string with a slash) or a function that is asked for one for each request. */
   token: TokenSource;
   /** The fetch function to use; default the global one. */
   fetch?: typeof fetch;
@@ -231,8 +232,7 @@ export class Rest {
   async ask(method: string, path: string, body?: object, query: object = {}): Promise<any> {
     const asked = new URLSearchParams();
     for (const [name, value] of Object.entries(query)) if (value !== undefined) asked.set(name, String(value));
-    const { token } = this.#options;
-    const headers: Record<string, string> = { authorization: `Bearer ${typeof token === "string" ? token : await token()}` };
+    const headers: Record<string, string> = { authorization: `Bearer ${await this.#token()}` };
     if (body) headers["content-type"] = "application/json";
     const address = this.#base + path + (`${asked}` && `?${asked}`);
     const send = this.#options.fetch ?? fetch;
@@ -248,6 +248,19 @@ export class Rest {
     const after = answer.headers.get("retry-after");
     // Without a code it is probably the response of a proxy.
     throw new RestError(said?.code ?? `http_${answer.status}`, said?.detail ?? text.slice(0, 200), answer.status, after ? +after : undefined);
+  }
+
+  async #token(): Promise<string | null | undefined> {
+    const { token } = this.#options;
+    if (typeof token !== "string") return token();
+    let jwt;
+    try {
+      jwt = await requester(token)();
+    } catch (error) {
+      throw new RestError("token_failed", String(error), 0);
+    }
+    if (!jwt) throw new RestError("signed_out", "No user is signed in.", 0);
+    return jwt;
   }
 }
 

@@ -1,7 +1,9 @@
 /**
- * Reads the claims of a token without verifying it (the server does that), to avoid connecting with an expired one. Text is
- * not decoded from UTF-8: `sub` can be compared, but not displayed.
+ * Requests tokens, and reads their claims without verifying them (the server does that): to avoid connecting with an expired
+ * token, and to tell a token from a proxy's error page. Text is not decoded from UTF-8: `sub` can be compared, but not displayed.
  */
+import { ANSWER } from "./timing.js";
+import type { TokenSource } from "./types.js";
 
 export interface Claims {
   sub?: unknown;
@@ -12,8 +14,39 @@ export interface Claims {
 /** The claims of a JWT; empty if it cannot be parsed. */
 export function claims(token: string): Claims {
   try {
-    return JSON.parse(atob(token.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/")));
+    return JSON.parse(atob(token.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/"))) ?? {};
   } catch {
     return {};
+  }
+}
+
+/**
+ * A function that requests a token. Its promise resolves to a falsy value if no user is signed in, and rejects if the endpoint
+ * or function fails, does not answer in time or answers something that is not a JWT. A fixed token is not checked: a retry
+ * would not change it.
+ */
+export function requester(source: TokenSource): () => Promise<string | null | undefined> {
+  return async () => {
+    if (typeof source === "string" && !source.includes("/")) return source; // a JWT has no slash
+    const limit = AbortSignal.timeout?.(ANSWER); // Safari 15 has none
+    const late = new Promise<never>((_, reject) => limit && (limit.onabort = () => reject(limit.reason)));
+    const token = (await Promise.race([typeof source === "string" ? fetchToken(source, limit) : source(), late]))?.trim();
+    if (token && claims(token).sub === undefined) throw new Error("not a JWT");
+    return token;
+  };
+}
+
+/** Request a token from the application's endpoint; undefined if it answers that no user is signed in. */
+async function fetchToken(address: string, signal: AbortSignal): Promise<string | undefined> {
+  const answer = await fetch(address, { cache: "no-store", signal });
+  const { status } = answer;
+  if (status === 204 || status === 401) return;
+  const text = (await answer.text()).trim();
+  if (!answer.ok || !text) throw new Error(address + " answered " + status);
+  try {
+    const said = JSON.parse(text);
+    return said.token ?? said;
+  } catch {
+    return text;
   }
 }

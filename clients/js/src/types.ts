@@ -87,25 +87,35 @@ export interface Typing {
   readonly typing: boolean;
 }
 
-export type Phase = "connecting" | "connected" | "reconnecting" | "closed";
+/**
+ * In the phases `signed_out` (no user is signed in at the application) and `closed` the client does not reconnect until
+ * `connect` is called.
+ */
+export type Phase = "connecting" | "connected" | "reconnecting" | "signed_out" | "closed";
 
 /** The state of the connection. */
 export interface State {
   readonly phase: Phase;
   /** The close code of the connection that ended; undefined if there was none. */
   readonly code?: number;
+  /**
+   * Why it is `reconnecting` or `closed`: the reason of the close frame, or `token_failed` (no token to be had),
+   * `unreachable` (no connection was established), `no_answer` or `connection_lost`.
+   */
   readonly reason?: string;
   /** Milliseconds until the next attempt; undefined unless `phase` is `reconnecting`. */
   readonly retryIn?: number;
 }
 
-/** A JWT, or a function (sync or async) that returns one. */
+/** A JWT, the address of an endpoint that answers with one, or a function (sync or async) that returns one. */
 export type TokenSource = string | (() => string | null | undefined | Promise<string | null | undefined>);
 
 export interface Options {
   /**
-   * A JWT, or a function (sync or async) that returns one and is called again before the token expires. If it returns null
-   * or undefined, no user is signed in and the client does not connect.
+   * The address of your token endpoint (a string with a slash, for example `/presence-token`), a function (sync or async)
+   * that returns a JWT, or a JWT. Endpoint and function are asked again before the token expires, and after 1 s, doubling to
+   * at most 30 s, if they fail, do not answer within 10 s or answer something else. No user is signed in if the endpoint
+   * answers 204 or 401, or the function returns null, undefined or "": the state is then `signed_out`.
    */
   token: TokenSource;
   /** Default `web`. */

@@ -61,6 +61,7 @@ test("the connection, if there is something to say", () => {
   assert.equal(notice({ phase: "connected" }), undefined);
   assert.equal(notice({ phase: "reconnecting", reason: "" }).act, undefined);
   assert.match(notice({ phase: "reconnecting", reason: "token_failed" }).text, /token/);
+  assert.equal(notice({ phase: "signed_out" }).act, "Sign in");
   assert.equal(notice({ phase: "closed", code: 4409 }).act, "Come back");
   assert.match(notice({ phase: "closed", code: 4401, reason: "token_expired" }).text, /token_expired/);
   assert.match(notice({ phase: "closed", code: undefined, reason: "TypeError" }).text, /TypeError/);

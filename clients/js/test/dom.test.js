@@ -78,6 +78,22 @@ test("a page that comes to the front does not wait out a long back-off, but what
   assert.equal(Sockets.all.length, 3);
 });
 
+test("a page that comes to the front asks for a token at once, if the last request failed", async (t) => {
+  const { window } = page(t);
+  let fails = true;
+  const source = () => {
+    if (fails) throw new Error("away");
+    return token();
+  };
+  const { here, pass, Sockets } = await client(t, { token: source, deviceId: "d" }, { welcome: false });
+  for (let n = 0; n < 5; n++) await pass(here.state.retryIn);
+  assert.equal(here.state.retryIn, 30_000);
+  fails = false;
+  hide(window, false);
+  await pass(0);
+  assert.equal(Sockets.all.length, 1);
+});
+
 test("a page that leaves and comes back out of the browser's cache wants what it wanted", async (t) => {
   const { window } = page(t);
   const { here, socket, pass } = await client(t);

@@ -189,7 +189,7 @@ test("contacts: everybody one may see", async (t) => {
 });
 
 test("a choice resolves with the server's answer and rejects with its refusal", async (t) => {
-  const { here, socket } = await client(t, { token: undefined ?? (() => "opaque") });
+  const { here, socket } = await client(t);
   const busy = here.me.set({ mode: "busy", text: "In a meeting" });
   const { id, ...frame } = socket().sent[0];
   assert.deepEqual(frame, { type: "presence.set", mode: "busy", custom_status: { text: "In a meeting", emoji: "", expires_at: null } });

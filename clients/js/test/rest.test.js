@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Rest, RestError } from "../build/rest.js";
+import { endpoint, HTML } from "./endpoints.js";
+import { token } from "./fakes.js";
 
 function client(...answers) {
   const asked = [];
@@ -25,6 +27,18 @@ test("ids with odd characters arrive as they are", async () => {
   ]);
   assert.equal(asked[0].headers.authorization, "Bearer t");
   assert.equal(asked[0].body, undefined);
+});
+
+test("the token may come from an endpoint", async (t) => {
+  const jwt = token();
+  const app = await endpoint(t, { body: jwt }, { status: 502, ...HTML }, { status: 401 });
+  const asked = [];
+  const fetch = async (_, { headers }) => (asked.push(headers.authorization), new Response(null, { status: 204 }));
+  const rest = new Rest("https://here.test/", { token: app.url, fetch });
+  await rest.block("bo");
+  await assert.rejects(rest.block("bo"), { name: "RestError", code: "token_failed", status: 0 });
+  await assert.rejects(rest.block("bo"), { name: "RestError", code: "signed_out" });
+  assert.deepEqual(asked, [`Bearer ${jwt}`]);
 });
 
 test("what is not mentioned is not sent", async () => {

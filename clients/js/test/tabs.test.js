@@ -45,6 +45,41 @@ test("two tabs, one socket, and both see what they watch", async (t) => {
   assert.deepEqual(seen.sort(), [["one", "bo", "online"], ["two", "bo", "online"], ["two", "chen", "away"]]);
 });
 
+test("tabs that were opened while no token was to be had share one socket afterwards", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  let fails = true;
+  const source = () => (fails ? "<html>" : token());
+  const [one, two] = [await tab({ token: source }), await tab({ token: source })];
+  assert.equal(one.state.reason, "token_failed");
+  fails = false;
+  await pass(1_000);
+  await pass(20);
+  Sockets.last.welcome();
+  await pass(20);
+  assert.equal(Sockets.all.length, 1);
+  assert.deepEqual([one.state.phase, two.state.phase], ["connected", "connected"]);
+});
+
+test("a user who signed out is signed out in all tabs", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  let signedIn = true;
+  const source = () => (signedIn ? token({ ttl: 100 }) : null);
+  const [one, two] = [await tab({ token: source }), await tab({ token: source })];
+  Sockets.last.welcome();
+  await pass(20);
+  signedIn = false;
+  await pass(80_000);
+  await pass(20);
+  assert.deepEqual([one.state.phase, two.state.phase], ["signed_out", "signed_out"]);
+  signedIn = true;
+  two.connect();
+  await pass(20);
+  Sockets.last.welcome();
+  await pass(20);
+  assert.equal(Sockets.all.length, 2);
+  assert.deepEqual([one.state.phase, two.state.phase], ["connected", "connected"]);
+});
+
 test("a tab that comes later learns what the others know", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const one = await tab();

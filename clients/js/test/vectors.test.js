@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { afterClose, counted, delay, retryAfter } from "../build/backoff.js";
+import { afterClose, counted, delay, retryAfter, tokenDelay } from "../build/backoff.js";
 import { setFrame } from "../build/choices.js";
 import { parseId } from "../build/ids.js";
 import { Interest } from "../build/interest.js";
@@ -16,6 +16,7 @@ test("ids", () => {
 
 test("back-off", () => {
   for (const { failures, random, retry_after, wait } of read("backoff").cases) assert.equal(delay(failures, random, retry_after), wait);
+  for (const { failures, wait } of read("backoff").tokens) assert.equal(tokenDelay(failures), wait);
 });
 
 test("closes", () => {

@@ -11,6 +11,7 @@ from enum import Enum
 
 FIRST = 2_000  # ms: the first bound
 LAST = 30_000  # ms: the largest bound
+TOKEN_FIRST = 1_000  # ms: the delay after the first failed token request
 FLOOR = 100  # ms: the shortest delay
 SLOWLY = 4  # failures from which on the bound is LAST
 LONGEST = 3_600_000  # ms: the longest wait that a server may request
@@ -36,6 +37,11 @@ def delay(failures: int, random: float, retry_after: int = 0) -> int:
     """Milliseconds to wait before the next attempt after `failures` failed ones; `random` is in [0, 1)."""
     bound = LAST if failures >= SLOWLY else FIRST * 2**failures
     return max(FLOOR, retry_after + int(random * bound))
+
+
+def token_delay(failures: int) -> int:
+    """Milliseconds to wait before the next token request after `failures` failed ones in a row, at least 1."""
+    return min(LAST, TOKEN_FIRST << min(failures - 1, 16))
 
 
 def after_close(code: int | None) -> Verdict:

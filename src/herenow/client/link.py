@@ -7,11 +7,9 @@ It interprets only the welcome frame and the replies to subscriptions; all other
 from __future__ import annotations
 
 import asyncio
-import inspect
 import random
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol, TypeAlias
+from typing import Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -21,14 +19,11 @@ from herenow.client import backoff
 from herenow.client.backoff import Verdict
 from herenow.client.interest import Interest, Wants
 from herenow.client.presence import State
+from herenow.client.token_source import Token, request_token
 from herenow.client.tokens import expires_at, steady_clock, subject, wall_clock
 from herenow.wire.frames import Active, Away, Frame, HeartbeatFrame, Refresh
 from herenow.wire.server_frames import ServerFrame, read_frame
 from herenow.wire.shapes import WelcomeFrame
-
-Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None]
-"""A JWT, or a function (sync or async) that returns one and is called again before the token expires. If it returns None,
-no user is signed in and the client does not connect."""
 
 BATCH = 0.01  # s: subscriptions requested within this time go out in one frame
 ANSWER = 10.0  # s: without a response by then, the server counts as unreachable
@@ -38,7 +33,14 @@ SPARE = (
 )
 PATIENCE = 1.0  # s: shortest time between two attempts to renew the token
 
+TOKEN_FAILED = "token_failed"  # noqa: S105 - a code, not a secret
+
 _encode = msgspec.json.Encoder().encode
+
+
+def renewal_delay(left: float) -> float:
+    """Seconds until a token that expires in `left` seconds is renewed."""
+    return max(PATIENCE, left - min(SPARE, left / 5))
 
 
 class Listener(Protocol):
@@ -64,6 +66,8 @@ class Link:
         self._refused: str | None = None
         self._refusals = 0
         self._failures = 0
+        self._token_failures = 0
+        """Failed token requests in a row."""
         self._subject: object = None
         """The `sub` claim of the first token; a token of another user closes the link."""
         self._skew = wall_clock() - steady_clock()
@@ -74,7 +78,7 @@ class Link:
         """The state to end with, if this side closes the socket."""
 
     async def run(self) -> State:
-        """Connect and reconnect until the connection must not be reopened; returns the final `closed` state."""
+        """Connect and reconnect until the connection must not be reopened; returns the final state."""
         self._listener.state_is(State("connecting"))
         while True:
             ended = await self._connect_once()
@@ -82,14 +86,21 @@ class Link:
             if verdict is Verdict.TOKEN:
                 self._refusals += 1
                 self._refused = self._token
-            if ended.phase == "closed" or verdict is Verdict.STOP or self._refusals > backoff.REFUSALS:
+            if ended.final:
+                return ended
+            if verdict is Verdict.STOP or self._refusals > backoff.REFUSALS:
                 return State("closed", ended.code, ended.reason)
-            self._failures = backoff.counted(self._failures, verdict)
-            requested = backoff.retry_after(ended.reason)
-            wait = backoff.delay(self._failures, random.random(), requested) / 1000
-            self._failures += 1
+            wait = self._delay(ended, verdict) / 1000
             self._listener.state_is(State("reconnecting", ended.code, ended.reason, wait))
             await asyncio.sleep(wait)
+
+    def _delay(self, ended: State, verdict: Verdict) -> int:
+        """Milliseconds to wait before the next attempt."""
+        if ended.reason == TOKEN_FAILED:
+            return backoff.token_delay(self._token_failures)
+        failures = backoff.counted(self._failures, verdict)
+        self._failures = failures + 1
+        return backoff.delay(failures, random.random(), backoff.retry_after(ended.reason))
 
     async def send(self, frame: Frame) -> bool:
         """False if there is no connection; the frame was then not sent."""
@@ -117,14 +128,14 @@ class Link:
     # One connection
 
     async def _connect_once(self) -> State:
-        """Open one connection and serve it until it ends. Returns a `closed` state if a retry is pointless."""
+        """Open one connection and serve it until it ends. Returns a final state if a retry is pointless."""
         try:
             token = await self._fresh_token()
         except Exception as error:  # noqa: BLE001 - whatever the application's own function does
-            self._listener.failed("token_failed", repr(error))
-            return State("reconnecting", reason="token_failed")
-        if not token:
-            return State("closed", 4401, "token_missing")
+            self._token_failed(error)
+            return State("reconnecting", reason=TOKEN_FAILED)
+        if token is None:
+            return State("signed_out")
         if token == self._refused:
             return State("closed", 4401, "token_refused")
         if not self._is_same_user(token):
@@ -143,7 +154,7 @@ class Link:
         except (websockets.InvalidURI, ValueError) as error:
             return State("closed", reason=repr(error))
         except (OSError, TimeoutError, websockets.WebSocketException, EOFError) as error:
-            return State("reconnecting", reason=repr(error))
+            return State("reconnecting", reason=f"unreachable: {error!r}")
 
     async def _serve(self, socket: websockets.ClientConnection) -> State:
         self._socket = socket
@@ -159,12 +170,14 @@ class Link:
                         self._on_frame(frame)
         except websockets.ConnectionClosed:
             pass
+        except TimeoutError:
+            return State("reconnecting", reason="no_answer")
         finally:
             self._socket = self._welcome = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return self._final_state or State("reconnecting", _code(socket), socket.close_reason or "")
+        return self._final_state or State("reconnecting", _code(socket), socket.close_reason or "connection_lost")
 
     async def _on_welcome(self, frame: WelcomeFrame) -> list[asyncio.Task[None]]:
         self._welcome = frame
@@ -206,24 +219,36 @@ class Link:
                 await self.send(frame)
 
     async def _renew(self) -> None:
-        while (left := self._seconds_left()) is not None and left > 0:
-            await asyncio.sleep(max(PATIENCE, left - min(SPARE, left / 5)))
+        """Renew the token before it expires. The connection lasts until then, however often this fails."""
+        while (wait := self._seconds_until_renewal()) is not None:
+            await asyncio.sleep(wait)
             try:
                 token = await self._request_token()
             except Exception as error:  # noqa: BLE001 - whatever the application's own function does
-                # The connection may last until the token expires; a reconnect then requests a token again.
-                self._listener.failed("token_failed", repr(error))
+                self._token_failed(error)
                 continue
-            if not token or token == self._token:
-                continue
+            if token is None:
+                await self._end(State("signed_out"))
+                return
             if not self._is_same_user(token):
                 # Another user signed in: the presences and subscriptions held here belong to the previous user.
-                self._final_state = State("closed", 4401, "token_other_user")
-                if self._socket is not None:
-                    await self._socket.close()
+                await self._end(State("closed", 4401, "token_other_user"))
                 return
-            self._token = token
-            await self.send(Refresh(token=token))
+            if token != self._token:
+                self._token = token
+                await self.send(Refresh(token=token))
+
+    def _seconds_until_renewal(self) -> float | None:
+        """None if the token has no expiry, or is expired although the last request succeeded."""
+        if self._token_failures:
+            return backoff.token_delay(self._token_failures) / 1000
+        left = self._seconds_left()
+        return None if left is None or left <= 0 else renewal_delay(left)
+
+    async def _end(self, state: State) -> None:
+        self._final_state = state
+        if self._socket is not None:
+            await self._socket.close()
 
     async def _become_steady(self) -> None:
         await asyncio.sleep(STEADY)
@@ -238,10 +263,13 @@ class Link:
         return await self._request_token()
 
     async def _request_token(self) -> str | None:
-        if isinstance(self._source, str):
-            return self._source
-        given = self._source()
-        return await given if inspect.isawaitable(given) else given
+        token = await request_token(self._source)
+        self._token_failures = 0
+        return token
+
+    def _token_failed(self, error: Exception) -> None:
+        self._token_failures += 1
+        self._listener.failed(TOKEN_FAILED, repr(error))
 
     def _seconds_left(self) -> float | None:
         """Seconds until the token expires, by the server's clock; None if it has no expiry."""

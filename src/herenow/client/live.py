@@ -22,10 +22,11 @@ from msgspec.structs import replace
 from herenow.client.choices import Until, set_frame
 from herenow.client.errors import Closed, ProtocolError, Unavailable
 from herenow.client.interest import Wants
-from herenow.client.link import Link, Token
+from herenow.client.link import Link
 from herenow.client.mailbox import Mailbox
 from herenow.client.presence import Change, Me, Presence, State, Typing
 from herenow.client.roster import Roster
+from herenow.client.token_source import Token
 from herenow.wire.frames import Bye, SetFrame, TypingFrame
 from herenow.wire.ids import parse_id
 from herenow.wire.server_frames import AnyDeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
@@ -82,9 +83,11 @@ class Watch:
 class Herenow:
     """The live client. Use it with `async with`, which connects and closes it.
 
-    `url` is the WebSocket address of the server. `token` is a JWT, or a function (sync or async) that returns one and is
-    called again before the token expires; None from it means that no user is signed in. Without `device_id` the server
-    assigns one, which is kept across reconnects.
+    `url` is the WebSocket address of the server. `token` is the http(s) address of your token endpoint, a function (sync or
+    async) that returns a JWT, or a JWT. Endpoint and function are asked again before the token expires, and after 1 s,
+    doubling to at most 30 s, if they fail, do not answer within 10 s or answer something else. No user is signed in if the
+    endpoint answers 204 or 401, or the function returns None: the state is then `signed_out`. Without `device_id` the
+    server assigns one, which is kept across reconnects.
     """
 
     def __init__(self, url: str, token: Token, *, device_id: str | None = None, platform: str = "other") -> None:
@@ -107,7 +110,7 @@ class Herenow:
         self._typing_timers: dict[tuple[str, str | None, str | None], asyncio.TimerHandle] = {}
         self._stale_timer: asyncio.TimerHandle | None = None
         self.errors: list[ProtocolError] = []
-        """The last 100 errors that belong to no call: refusals of the server, and failures of the token function."""
+        """The last 100 errors that belong to no call: refusals of the server, and failed token requests."""
 
     # Opening and closing
 
@@ -128,7 +131,7 @@ class Herenow:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        if self._state.phase != "closed":
+        if not self._state.final:
             self._finish(State("closed"), StopAsyncIteration())
 
     async def bye(self) -> None:
@@ -144,7 +147,7 @@ class Herenow:
             # A bug in the client must not leave readers waiting for ever.
             self._finish(State("closed", reason=repr(error)), error)
             raise
-        self._finish(state, Closed(state.code, state.reason))
+        self._finish(state, _closed(state))
 
     # Reading
 
@@ -175,7 +178,7 @@ class Herenow:
         box: Mailbox[None, State] = Mailbox()
         box.put(None, self._state)
         self._states.add(box)
-        if self._state.phase == "closed":
+        if self._state.final:
             box.end(self._reason_to_end())
         return box
 
@@ -205,7 +208,7 @@ class Herenow:
         known = [self._roster.get(user) for user in self._roster if users is None or user in users]
         for presence in known:
             watch.tell(Change(presence, None))
-        if self._state.phase == "closed":
+        if self._state.final:
             watch.finish(self._reason_to_end())
         self._denied_again += [presence.user_id for presence in known if presence.denied]
         self._schedule_subscriptions()
@@ -303,7 +306,7 @@ class Herenow:
         """Yield an event when a user starts or stops typing, to this user or in an open room (see `open`)."""
         box: Mailbox[tuple[str, str | None, str | None], Typing] = Mailbox()
         self._typings.add(box)
-        if self._state.phase == "closed":
+        if self._state.final:
             box.end(self._reason_to_end())
         async for typing in box:
             yield typing
@@ -408,8 +411,7 @@ class Herenow:
             box.put(key, Typing(*key, typing))
 
     def _reason_to_end(self) -> BaseException:
-        asked_for = self._state.code is None and not self._state.reason
-        return StopAsyncIteration() if asked_for else Closed(self._state.code, self._state.reason)
+        return StopAsyncIteration() if self._state == State("closed") else _closed(self._state)
 
     def _finish(self, state: State, why: BaseException) -> None:
         self.state_is(state)
@@ -421,6 +423,10 @@ class Herenow:
             states.end(why)
         for typings in list(self._typings):
             typings.end(why)
+
+
+def _closed(state: State) -> Closed:
+    return Closed(state.code, state.reason or state.phase)
 
 
 @contextmanager

@@ -15,7 +15,8 @@ Device: TypeAlias = DeviceShape
 Preferences: TypeAlias = PreferencesAnswer
 Me: TypeAlias = Myself
 """The user's own presence: the true status, even while invisible."""
-Phase: TypeAlias = Literal["connecting", "connected", "reconnecting", "closed"]
+Phase: TypeAlias = Literal["connecting", "connected", "reconnecting", "signed_out", "closed"]
+"""In the phases `signed_out` (no user is signed in at the application) and `closed` the client does not reconnect."""
 
 
 class Presence(Struct, frozen=True, kw_only=True):
@@ -103,5 +104,12 @@ class State(Struct, frozen=True):
     code: int | None = None
     """The close code of the connection that ended; None if there was none."""
     reason: str = ""
+    """Why it is `reconnecting` or `closed`: the reason of the close frame, or `token_failed` (no token to be had),
+    `unreachable: …` (no connection was established), `no_answer` or `connection_lost`."""
     retry_in: float | None = None
     """Seconds until the next attempt; None unless `phase` is `reconnecting`."""
+
+    @property
+    def final(self) -> bool:
+        """True if the client does not reconnect: it is closed, or no user is signed in."""
+        return self.phase in ("closed", "signed_out")
