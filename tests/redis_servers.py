@@ -284,6 +284,9 @@ class ClusterGroup:
 
 def trim(client, log, keep):
     """Keep the last `keep` entries of a log. The remaining entries of several batches become one batch."""
+    if not keep:
+        client.delete(log)
+        return
     raw = client.execute_command("XRANGE", log, "-", "+")
     entries, own = [], b""  # entries: (tag of the entry before, field, value)
     for _, (_, tags, *pairs) in raw:
@@ -292,7 +295,7 @@ def trim(client, log, keep):
             entries.append((before, field, value))
             before = own
     client.delete(log)
-    if left := entries[-keep:] if keep else []:
+    if left := entries[-keep:]:
         pairs = [part for _, field, value in left for part in (field, value)]
         client.execute_command("XADD", log, raw[-1][0], b"", left[0][0] + b" " + own, *pairs)
 

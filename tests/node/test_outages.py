@@ -4,10 +4,10 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from tests.node.scenes import with_timings
+from tests.node.scenes import meet, with_timings
 
-from herenow.core.model import Platform
-from herenow.errors import HerenowError
+from herenow.core.model import Mode, Platform
+from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -140,3 +140,71 @@ async def test_users_who_left_during_an_outage_are_shown_offline_a_third_of_a_le
     assert seen(viewers) == always_online(viewers), "sessions of other nodes come first"
     await world.sleep(6)
     assert {key: shown[-1] for key, shown in seen(viewers).items()} == dict.fromkeys(seen(viewers), "offline")
+
+
+# Answers while the store is away
+
+KNOWN_WITHIN = 1.6
+"""Seconds after which a store that does not answer is known to be away."""
+
+AT_ONCE = 0.1
+
+
+async def answered_after(world, call):
+    """The error of a call, and the seconds that it took."""
+    begin = world.now
+    with pytest.raises((Unavailable, UnknownOutcome)) as error:
+        await call
+    return error.value, (world.now - begin) / 1000
+
+
+@OUTAGES
+async def test_a_write_is_refused_at_once_while_the_store_is_known_to_be_away(world, outage):
+    node, _, _ = await meet(world)
+    with world.faults.during(outage):
+        _, first = await answered_after(world, node.node.sessions.set_mode("ana", Mode.BUSY, None))
+        assert first <= KNOWN_WITHIN
+        for user in ("ana", "bob", "new"):
+            await world.sleep(0.3)
+            with suppress(Unavailable, UnknownOutcome):  # another shard is not known to be away before its first write
+                await node.node.sessions.set_mode(user, Mode.BUSY, None)
+            error, seconds = await answered_after(world, node.node.sessions.set_mode(user, Mode.AWAY, None))
+            assert isinstance(error, Unavailable)
+            assert seconds <= AT_ONCE
+    await world.sleep(2)
+    await node.node.sessions.set_mode("ana", Mode.AWAY, None)
+
+
+async def test_writes_that_wait_when_the_store_falls_silent_are_answered_together(world):
+    node, _, _ = await meet(world)
+    with world.faults.during(SILENT):
+        calls = [answered_after(world, node.node.sessions.set_mode("ana", Mode.BUSY, None)) for _ in range(20)]
+        answers = await asyncio.gather(*calls)
+    assert max(seconds for _, seconds in answers) <= KNOWN_WITHIN
+
+
+@OUTAGES
+async def test_a_rest_heartbeat_is_kept_while_the_store_is_away(world, outage):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    bob = world.client("bob")
+    await bob.connect(n2)
+    await bob.watch("ana")
+    with world.faults.during(outage):
+        for _ in range(4):
+            begin = world.now
+            assert await n1.node.sessions.beat_by_rest("ana", "phone", Platform.MOBILE, None)
+            assert (world.now - begin) / 1000 <= KNOWN_WITHIN
+            assert n1.node.records.unwritable("ana")
+            await world.sleep(10)
+    await world.sleep(3)
+    assert bob.saw("ana") == ["offline", "online"]
+    assert not n1.node.records.unwritable("ana")
+
+
+async def test_a_disconnected_user_loses_the_connections_to_this_node_though_the_store_is_away(world):
+    node, ana, _ = await meet(world)
+    with world.faults.during(AWAY):
+        with pytest.raises(Unavailable):
+            await node.node.admin.disconnect("ana", None)
+        assert not ana.connected

@@ -362,7 +362,7 @@ async def test_a_read_that_spans_the_settling_of_a_shard_is_not_a_new_loss(world
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.store.empty(shard)
-    await world.sleep(4.5)
+    await world.sleep(4.8)
     assert shard in n2.node.context.authority.closed_shards
     loads = Underway(n2.node.context.engine, "load")
     people = [n2.node.context.people.find("ana")]
@@ -370,7 +370,7 @@ async def test_a_read_that_spans_the_settling_of_a_shard_is_not_a_new_loss(world
     await world.sleep(0.01)
     assert loads.waiting == 2
     loads.on = False
-    await world.sleep(1.5)
+    await world.sleep(1.2)
     assert shard not in n2.node.context.authority.closed_shards
     await loads.release()
     await asyncio.gather(*reads)

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from herenow.errors import Unavailable, UnknownOutcome
 
-DEADLINE = 2.0
-"""Seconds for one call, by default."""
+DEADLINE = 1.5
+"""Seconds for one call, by default: after them a store that does not answer counts as unreachable."""
 
 Answer = TypeVar("Answer")
 

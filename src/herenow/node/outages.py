@@ -7,7 +7,7 @@ decided. Ends wait too while the lease of another node is late: that node may ho
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from herenow.errors import Unavailable
@@ -32,10 +32,29 @@ class Outages:
     _wait_until: dict[int, float] = field(default_factory=dict)
     """Shard → monotonic time until which ends wait there."""
     _all_wait_until: float = 0.0
+    _suspected: bool = False
+    _listeners: list[Callable[[Collection[int]], None]] = field(default_factory=list)
 
-    def on_failure(self, shard: int) -> None:
-        """A write to the shard failed, or may have."""
-        self._failing.setdefault(shard, self._clock.now())
+    def subscribe(self, on_begin: Callable[[Collection[int]], None]) -> None:
+        """`on_begin` is called with the shards whose outage begins."""
+        self._listeners.append(on_begin)
+
+    def suspect_all(self) -> None:
+        """The lease could not be renewed: the next probe finds out which shards cannot be written."""
+        self._suspected = True
+
+    def to_probe(self, shards: int) -> Collection[int]:
+        """Of so many shards, those that must be written to find out whether they can be."""
+        suspected, self._suspected = self._suspected, False
+        return range(shards) if suspected else tuple(self._failing)
+
+    def on_failure(self, shards: Iterable[int]) -> None:
+        """A write to these shards failed, or may have."""
+        begins = [shard for shard in shards if shard not in self._failing]
+        self._failing |= dict.fromkeys(begins, self._clock.now())
+        if begins:
+            for listener in self._listeners:
+                listener(begins)
 
     def on_success(self, shard: int) -> bool:
         """The shard took a write. True: that ends an outage, so commit what is held there."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from herenow.wire.shapes import CustomShape, DeviceShape, SelfShape, StatusShape
 
@@ -51,6 +51,8 @@ class Beaten(Struct, frozen=True):
     device_id: str
     beat_every: float
     """Seconds."""
+    stale: bool | UnsetType = UNSET
+    """True: the live store is unreachable. The heartbeat is kept, and viewers see its effect later."""
 
 
 class BadBeat(Struct, frozen=True):
@@ -63,6 +65,8 @@ class BatchAnswer(Struct, frozen=True):
     dropped: Count
     """Too soon after the previous one, or activity of a user without a live session."""
     errors: list[BadBeat]
+    stale: bool | UnsetType = UNSET
+    """True: the live store is unreachable. The accepted heartbeats are kept, and viewers see their effect later."""
 
 
 class CustomAnswer(Struct, frozen=True):

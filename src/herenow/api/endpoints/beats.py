@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import msgspec
+from msgspec import UNSET
 from starlette.responses import Response
 
 from herenow.api.description.operations import Access, BodyDoc, Operation, ResponseDoc
@@ -51,7 +52,9 @@ async def beat(call: Call) -> Response:
     platform, activity = parse_platform(body.platform), parse_activity(body.activity_type)
     await call.node.sessions.beat_by_rest(call.caller.user, device, platform, activity, issued_at=call.caller.issued_at)
     every = call.settings.beat_every
-    return json_response(Beaten(device, int(every) if every == int(every) else every))
+    stale = call.node.records.unwritable(call.caller.user)
+    answer = Beaten(device, int(every) if every == int(every) else every, stale=stale or UNSET)
+    return json_response(answer, status=202 if stale else 200)
 
 
 async def batch(call: Call) -> Response:
@@ -59,7 +62,8 @@ async def batch(call: Call) -> Response:
     items = await call.body(_batch)
     if len(items) > MOST:
         raise ProtocolError("too_many_rows", f"A batch may have at most {MOST} heartbeats; this one has {len(items)}.")
-    return json_response(await _BatchRun(call.node).take(items))
+    answer = await _BatchRun(call.node).take(items)
+    return json_response(answer, status=200 if answer.stale is UNSET else 202)
 
 
 class _BatchRun:
@@ -69,7 +73,9 @@ class _BatchRun:
         self._dropped = 0
         self._errors: dict[int, str] = {}
         self._unreachable = False
-        """The store is unreachable: the remaining beats fail at once."""
+        """The store is unreachable: the remaining beats that cannot be kept fail at once."""
+        self._stale = False
+        """A beat was kept that the store does not have yet."""
 
     async def take(self, items: Sequence[msgspec.Raw]) -> BatchAnswer:
         waiting = iter(self._by_user(items).items())
@@ -77,7 +83,7 @@ class _BatchRun:
             async with self._node.records.preloaded(part):
                 await self._take_part(part)
         errors = [BadBeat(index, self._errors[index]) for index in sorted(self._errors)]
-        return BatchAnswer(self._accepted, self._dropped, errors)
+        return BatchAnswer(self._accepted, self._dropped, errors, stale=self._stale or UNSET)
 
     def _by_user(self, items: Sequence[msgspec.Raw]) -> dict[str, list[tuple[int, Beat]]]:
         users: dict[str, list[tuple[int, Beat]]] = {}
@@ -103,7 +109,7 @@ class _BatchRun:
                 await asyncio.sleep(0)
 
     async def _one(self, user: str, index: int, beat: Beat) -> None:
-        if self._unreachable:
+        if self._unreachable and (beat.gone or beat.device_id is None):
             self._errors[index] = "unavailable"
             return
         try:
@@ -130,7 +136,9 @@ class _BatchRun:
         if beat.gone:
             await sessions.lose_by_rest(user, device)
             return True
-        return await sessions.beat_by_rest(user, device, platform, activity)
+        counts = await sessions.beat_by_rest(user, device, platform, activity)
+        self._stale = self._stale or self._node.records.unwritable(user)
+        return counts
 
 
 OPERATIONS = (
@@ -139,7 +147,12 @@ OPERATIONS = (
         "/api/v1/presence/heartbeat",
         beat,
         "Send a heartbeat without a WebSocket",
-        {200: ResponseDoc("The device counts as connected for the next `dead_after` seconds.", Beaten)},
+        {
+            200: ResponseDoc("The device counts as connected for the next `dead_after` seconds.", Beaten),
+            202: ResponseDoc(
+                "The live store is unreachable. The heartbeat is kept and counts when it is back.", Beaten
+            ),
+        },
         about=f"Without `device_id`, the device is `{DEVICE}`. A device that has a WebSocket keeps that session.",
         body=BodyDoc(Heartbeat, required=False),
         codes=("invalid_id", "invalid_activity", "invalid_platform", "too_many_sessions"),
@@ -152,7 +165,10 @@ OPERATIONS = (
         {
             200: ResponseDoc(
                 "How many were accepted and dropped; `errors` lists each refused one by its index.", BatchAnswer
-            )
+            ),
+            202: ResponseDoc(
+                "The live store is unreachable. Accepted heartbeats are kept and count later.", BatchAnswer
+            ),
         },
         about=f"At most {MOST} heartbeats. Each is processed on its own: a refused one does not affect the others.",
         access=Access.SERVICE,

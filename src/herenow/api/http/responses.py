@@ -30,8 +30,8 @@ class Reply(Response):
         self.raw_headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
-def json_response(value: object) -> Response:
-    return Reply(_encode(value))
+def json_response(value: object, *, status: int = 200) -> Response:
+    return Reply(_encode(value), status=status)
 
 
 def raw_json_response(body: bytes) -> Response:

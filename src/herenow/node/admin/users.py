@@ -80,12 +80,13 @@ class Users:
         messages.handle(VoidMessage, self.receive)
 
     async def disconnect(self, user: str, device: str | None) -> None:
-        """Raises `Unavailable` or `UnknownOutcome` if the store is unreachable."""
+        """Connections to this node are closed in any case. Raises `Unavailable` or `UnknownOutcome` if the store is
+        unreachable: connections to other nodes may stay."""
+        self._sessions.drop(user, device)
         await self._messages.send(EndMessage(self._messages.origin, user, device))
         if device is not None:
             await self._sessions.sign_out(user, device)
             return
-        self._sessions.drop(user)
         await self._records.apply(user, sign_out_all((self._context.authority.epoch,)))
 
     async def revoke(self, user: str, before: int) -> int:

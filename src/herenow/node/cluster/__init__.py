@@ -130,9 +130,9 @@ class Cluster:
         await self._records.verify_recent()
 
     async def _probe_failing(self) -> None:
-        """Find out which shards can be written again. Sends nothing while none fails."""
-        failing = tuple(self._context.authority.outages.failing)
-        await asyncio.gather(*map(self._records.probe, failing), return_exceptions=True)
+        """Find out which shards can be written, or can be written again. Sends nothing while none fails."""
+        shards = self._context.authority.outages.to_probe(self._context.engine.shards)
+        await asyncio.gather(*map(self._records.probe, shards), return_exceptions=True)
 
     async def _follow_log(self) -> None:
         try:

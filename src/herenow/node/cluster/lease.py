@@ -103,8 +103,7 @@ class LeaseKeeper:
             await self._observe(await read_within(self._engine.leases()))
         except (Unavailable, UnknownOutcome) as error:
             self._observed.clear()  # observations must have no failed read in between
-            for shard in range(self._engine.shards):
-                self._authority.outages.on_failure(shard)
+            self._authority.outages.suspect_all()
             self._metrics.engine_errors += 1
             self.trouble = str(error)
             self._say_whether_we_decide()

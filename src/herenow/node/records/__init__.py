@@ -46,6 +46,7 @@ class Records:
         self.writer = writer = Writer(context, events)
         steps = DecisionSteps(context, reader, ledger_writer, delivery, events)
         self.decider = decider = Decider(context, reader, writer, delivery, steps)
+        self._context = context
         self._delivery = delivery
 
         # Decide
@@ -121,6 +122,10 @@ class Records:
     def waiting(self) -> int:
         """Number of users that wait to be decided."""
         return self.decider.waiting
+
+    def unwritable(self, user: str) -> bool:
+        """True while writes of this user's record fail: heartbeats are kept in memory."""
+        return self._context.people.shard_of(user) in self._context.authority.outages.failing
 
     @property
     def ends_waiting(self) -> int:

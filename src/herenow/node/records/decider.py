@@ -8,7 +8,7 @@ session behind, and events during an outage need no code of their own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
 
 import structlog
@@ -55,6 +55,7 @@ class Decider:
         """Users whose decision waits because ends wait in their shard."""
         self._timer: asyncio.TimerHandle | None = None
         self._timeout = SharedTimeout(WAIT)
+        self._authority.outages.subscribe(self.answer_waiting)
         self._trouble = ""
 
     def mark_dirty(self, person: Person) -> None:
@@ -85,9 +86,13 @@ class Decider:
                 session.asserted = person.record.presence.version
 
     async def apply(self, user: str, edit: Edit) -> Presence:
-        """Apply an edit and wait for its commit. After `WAIT` seconds the edit is withdrawn, because much later it could
-        undo a newer one: raises `Unavailable` (never applied) or `UnknownOutcome` (read before you repeat it)."""
+        """Apply an edit and wait for its commit. After `WAIT` seconds, or while the store is unreachable, the edit is
+        withdrawn, because much later it could undo a newer one: raises `Unavailable` (never applied) or `UnknownOutcome`
+        (read before you repeat it)."""
         person = self._people.get(user)
+        if person.shard in self._authority.outages.failing:
+            self._people.release(person)
+            raise Unavailable("The store is out of reach.")
         pending = PendingEdit(edit, asyncio.get_running_loop().create_future())
         record = person.record
         with self._people.keeping(person):
@@ -98,22 +103,33 @@ class Decider:
                 return record.presence
             except TimeoutError:
                 record.pending_edits = without(record.pending_edits, pending)
-                if pending.outcome_unknown or (pending.in_flight and edit is not NO_EDIT):
-                    raise UnknownOutcome("The store did not answer; it may have been done.") from None
-                raise Unavailable("The store is out of reach.") from None
+                raise _unfinished(pending) from None
+
+    def answer_waiting(self, shards: Collection[int]) -> None:
+        """Call when an outage of the shards begins: callers that wait for a commit there get an error at once."""
+        for person in self._people:
+            if person.record.pending_edits and person.shard in shards:
+                edits, person.record.pending_edits = person.record.pending_edits, ()
+                for pending in edits:
+                    if not pending.done.done():
+                        pending.done.set_exception(_unfinished(pending))
+                        pending.done.exception()
 
     @asynccontextmanager
     async def preloaded(self, users: Iterable[str]) -> AsyncIterator[None]:
         """A context for many decisions: reads the unknown users with one call, and keeps all of them until it ends."""
         people = [self._people.get(user) for user in users]
         with self._people.keeping(*people):
+            failing = self._authority.outages.failing
+            unknown = [person for person in people if not person.record.known and person.shard not in failing]
             with suppress(Unavailable):  # each decision then reads for itself, and waits as usual
-                await self._reader.load([person for person in people if not person.record.known])
+                await self._reader.load(unknown)
             yield
 
     async def wait_decided(self, user: str, *, afresh: bool = False) -> Presence:
         """Decide the user and wait for the commit; raises as `apply`. `afresh`: read the record again first."""
-        if afresh and (person := self._people.find(user)) is not None and person.record.known:
+        person = self._people.find(user) if afresh else None
+        if person is not None and person.record.known and person.shard not in self._authority.outages.failing:
             await self._reader.refresh([person])
         return await self.apply(user, NO_EDIT)
 
@@ -311,3 +327,10 @@ class Decider:
     def _retry_soon(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(RETRY, self.retry_waiting)
+
+
+def _unfinished(pending: PendingEdit) -> HerenowError:
+    """The error for a caller whose edit is withdrawn."""
+    if pending.outcome_unknown or (pending.in_flight and pending.edit is not NO_EDIT):
+        return UnknownOutcome("The store did not answer; it may have been done.")
+    return Unavailable("The store is out of reach.")

@@ -92,7 +92,11 @@ class DecisionSteps:
         await self._reader.adopt_conflict(decision.person, decision.expected, conflict.current)
 
     async def load(self, person: Person) -> None:
-        await self._reader.load_batched(person)
+        try:
+            await self._reader.load_batched(person)
+        except Unavailable:
+            self._context.authority.outages.on_failure((person.shard,))
+            raise
         self.check_whole(person)
 
     async def is_behind(self, person: Person) -> bool:

@@ -12,7 +12,9 @@ Its users are read and decided again, so its outcome need not be known.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import DEADLINE, write_within
@@ -27,6 +29,7 @@ VERIFY = 30.0
 """Seconds after a commit in which the shard is checked for it: a failover loses the last ten seconds or so."""
 
 
+T = TypeVar("T")
 Results = tuple[Written | Conflict, ...]
 
 
@@ -174,12 +177,8 @@ class Writer:
         batch = Batch(lane.shard, lane.epoch, lane.number, lane.number + 1, writes)
         self._metrics.commits += bool(writes)
         try:
-            result = await write_within(self._engine.commit(batch))
-        except Unavailable:
-            self._authority.outages.on_failure(lane.shard)
-            raise
+            result = await self._write(lane.shard, self._engine.commit(batch))
         except UnknownOutcome:
-            self._authority.outages.on_failure(lane.shard)
             self._metrics.doubtful += 1
             await self._resolve(lane, batch)
             raise
@@ -199,10 +198,18 @@ class Writer:
         lane.epoch, lane.number = epoch, number
 
     async def _ask_in(self, shard: int, epoch: str, number: int) -> None:
-        if not await write_within(self._engine.join(shard, epoch, number)):
+        if not await self._write(shard, self._engine.join(shard, epoch, number)):
             if epoch == self._authority.epoch:
                 self._authority.retired = True  # `lease` begins a new one
             raise Unavailable(f"this node's epoch was ended in shard {shard}")
+
+    async def _write(self, shard: int, call: Coroutine[Any, Any, T]) -> T:
+        """Await a write of the engine; a failure begins an outage of the shard."""
+        try:
+            return await write_within(call)
+        except (Unavailable, UnknownOutcome):
+            self._authority.outages.on_failure((shard,))
+            raise
 
     async def _resolve(self, lane: _Lane, batch: Batch) -> None:
         """Prevent a batch without an answer from running late; its old row also shows whether the shard lost data."""

@@ -10,7 +10,7 @@ import asyncio
 
 from herenow.core.edits import act, act_on, lived, lose
 from herenow.core.model import UNLEASED, Idle, Platform, Session
-from herenow.errors import ProtocolError
+from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node.context import Context
 from herenow.node.people import LocalSession, Person, without
 from herenow.node.records import Records
@@ -37,7 +37,8 @@ class RestBeats:
         self, user: str, device: str, platform: Platform, activity: Activity | None, *, issued_at: int | None = None
     ) -> bool:
         """Create or extend a REST session, unless the device has a socket. `issued_at`: of the user's token; None: a service
-        calls. Returns as `Sessions.beat`. Raises `ProtocolError` (too_many_sessions, token_revoked)."""
+        calls. Returns as `Sessions.beat`. While the store is unreachable the heartbeat is kept, and committed later. Raises
+        `ProtocolError` (too_many_sessions, token_revoked)."""
         person = self._people.get(user)
         with self._people.keeping(person):
             issued = self._clock.now() if issued_at is None else issued_at
@@ -57,11 +58,10 @@ class RestBeats:
         committed = session.in_record(UNLEASED)
         if committed is None or not committed.live or self._is_due_again(session, committed):
             self._records.mark_dirty(person)
-        if person.record.dirty:
-            await self._records.wait_decided(person.user)
-        if session.in_record(UNLEASED) is None and session in person.held:
-            # By the known record another node has a socket of the device: check with a fresh one.
-            await self._records.wait_decided(person.user, afresh=True)
+        try:
+            await self._wait_committed(person, session)
+        except (Unavailable, UnknownOutcome):
+            return counts  # the session is held, and is committed after the outage
         if session.ended_by_deletion:
             raise ProtocolError("token_revoked", "The token was issued before the user was deleted.")
         if session.asserted == 0 and session not in person.held:
@@ -71,6 +71,13 @@ class RestBeats:
         if session.in_record(UNLEASED) is None:
             await self._beat_elsewhere(session, activity)
         return counts
+
+    async def _wait_committed(self, person: Person, session: LocalSession) -> None:
+        if person.record.dirty:
+            await self._records.wait_decided(person.user)
+        if session.in_record(UNLEASED) is None and session in person.held:
+            # By the known record another node has a socket of the device: check with a fresh one.
+            await self._records.wait_decided(person.user, afresh=True)
 
     def _hold_unleased(self, person: Person, device: str, platform: Platform) -> LocalSession:
         now = self._clock.now()
