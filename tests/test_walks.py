@@ -135,8 +135,12 @@ async def until(socket, kind):
 
 
 async def quiet():
-    """Wait until earlier work is finished."""
-    await asyncio.sleep(0.3)
+    """Wait until earlier work is finished: the event loop was idle for 0.3 s."""
+    idle = 0
+    while idle < 6:
+        begin = time.perf_counter()
+        await asyncio.sleep(0.05)
+        idle = idle + 1 if time.perf_counter() - begin < 0.07 else 0
 
 
 async def subscribed(client):
