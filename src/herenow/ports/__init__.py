@@ -19,7 +19,18 @@ from herenow.ports.engine import (
     Write,
     Written,
 )
-from herenow.ports.ledger import BlockRow, Choice, Ledger, LedgerChange, LedgerFacts, Remembered, Void
+from herenow.ports.ledger import (
+    BlockRow,
+    Choice,
+    Ledger,
+    LedgerChange,
+    LedgerFacts,
+    Remembered,
+    Void,
+    block_between,
+    frozen_row,
+    is_kept_when_lifted,
+)
 from herenow.ports.relations import IN_CONTACT, MUTUAL, STRANGERS, Relation, Relations, SourceHealth
 from herenow.wire.relation_rows import RelationRow
 
@@ -52,4 +63,7 @@ __all__ = [
     "Void",
     "Write",
     "Written",
+    "block_between",
+    "frozen_row",
+    "is_kept_when_lifted",
 ]

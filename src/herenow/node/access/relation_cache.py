@@ -26,12 +26,12 @@ from herenow.kit.deadline import read_within
 from herenow.kit.idset import Ids
 from herenow.kit.lru import Lru
 from herenow.node.access.change_feed import ChangeFeed
-from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, PairFact, PairFacts, block_between, pair_fact
+from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, PairFact, PairFacts, pair_fact
 from herenow.node.access.refresh import RefreshSchedule
 from herenow.node.access.unanswered import UnansweredLookups
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
-from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations
+from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations, block_between
 
 TRUST = 30.0
 """Seconds for which facts are believed while the change table cannot be read."""

@@ -45,7 +45,7 @@ class Viewing:
         self.polling = polling = Polling(context, records)
         self.typing_rooms = typing = TypingRooms(context, delivery, records, cluster.messages, access)
         relation_events = RelationEvents(cluster.messages, access, reevaluation, typing)
-        self.privacy = privacy = Privacy(context, records, access, relation_events)
+        self.privacy = privacy = Privacy(context, records, relation_events)
         self.graph = graph = Graph(context, relation_events)
         sessions.subscribe(self)
         access.subscribe(self)

@@ -1,20 +1,15 @@
 """What users decide about being seen: visibility, last seen, a public profile, blocks.
 
-The ledger is the truth of all of it, so nothing is decided while it is away. What hiding freezes is worked out here, from
-the record and the facts of that moment, and written with it in one transaction; what it means is the core's.
+The ledger is the truth of all of it, so nothing is decided while it is away. The last seen of a user who signs out now is
+computed here from the record. Whether a user is hidden already, so that an earlier last seen stays frozen, is read by the
+ledger in the transaction that writes: facts that were read before it may change meanwhile, and another user could prevent a
+block by changing them again and again.
 """
 
 from __future__ import annotations
 
-from herenow.core.visibility import (
-    Preferences,
-    PreferencesEdit,
-    last_seen_if_gone,
-    last_seen_when_blocked,
-    outlasts_a_block,
-)
+from herenow.core.visibility import Preferences, PreferencesEdit, last_seen_if_gone
 from herenow.kit.deadline import read_within, write_within
-from herenow.node.access import RelationCache
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records import Records
@@ -23,13 +18,10 @@ from herenow.ports import BlockRow, LedgerChange
 
 
 class Privacy:
-    def __init__(
-        self, context: Context, records: Records, access: RelationCache, relation_events: RelationEvents
-    ) -> None:
+    def __init__(self, context: Context, records: Records, relation_events: RelationEvents) -> None:
         self._clock = context.clock
         self._ledger = context.ledger
         self._records = records
-        self._access = access
         self._relation_events = relation_events
 
     async def preferences(self, user: str) -> Preferences:
@@ -50,34 +42,21 @@ class Privacy:
 
     async def block(self, user: str, other: str) -> None:
         """Neither sees the other from now on. Whether the other exists makes no difference."""
-        changed = LedgerChange("relation", user, other)
-        self._forget(changed)
-        of_user = await self._access.facts(viewer=other, target=user)
-        of_other = await self._access.facts(viewer=user, target=other)
         (mine, _), (theirs, _) = await self._records.read([user, other])
         now = self._clock.now()
         row = BlockRow(
             blocker=user,
             blocked=other,
             at=now,
-            blocker_seen=last_seen_when_blocked(mine, of_user, now),
-            blocked_seen=last_seen_when_blocked(theirs, of_other, now),
+            blocker_seen=last_seen_if_gone(mine, now),
+            blocked_seen=last_seen_if_gone(theirs, now),
         )
         await write_within(self._ledger.block(row), LEDGER_DEADLINE)
-        await self._relation_events.spread([changed])
-
-    async def unblock(self, user: str, other: str) -> None:
-        known = await read_within(self._ledger.preferences([user, other]), LEDGER_DEADLINE)
-        remember = any(map(outlasts_a_block, known.values()))
-        lifted_at = self._clock.now() if remember else None
-        await write_within(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
         await self._relation_events.spread([LedgerChange("relation", user, other)])
 
-    def _forget(self, change: LedgerChange) -> None:
-        """What another node wrote in the last second counts too."""
-        self._access.forget(change)
-        for user in (change.a, change.b):
-            self._access.forget(LedgerChange("preferences", user, ""))
+    async def unblock(self, user: str, other: str) -> None:
+        await write_within(self._ledger.unblock(user, other, self._clock.now()), LEDGER_DEADLINE)
+        await self._relation_events.spread([LedgerChange("relation", user, other)])
 
 
 _UNDECIDED = Preferences()
