@@ -38,7 +38,8 @@ TRUST = 30.0
 
 MEMBERS = 200_000
 TRIES = 3
-"""How often facts are asked for again because they changed meanwhile."""
+"""How often facts are asked for again because they changed meanwhile. After that the lookup is left to `resolve`, which
+repeats it every second."""
 
 ANYBODY = "*"
 """Beside a user in a list of changed pairs: everything between them and whomever. No id is changed by looking like it:
@@ -140,6 +141,8 @@ class RelationCache:
                 return
             if not await self._try([(viewer, _first(untied))], self._ask(viewer, untied, unasked)):
                 return
+        if self._facts.untied(viewer, targets) or self._facts.unasked([viewer, *targets]):
+            self._leave_unanswered([(viewer, _first(targets))])
 
     async def relate_to(self, target: str, viewers: Sequence[str]) -> None:
         """The other way round, as one question: what stands between two has no direction."""
@@ -151,6 +154,10 @@ class RelationCache:
             concerned = [(viewer, target) for viewer in viewers]
             if not await self._try(concerned, self._ask(target, untied, unasked, looked_at=True)):
                 return
+        unknown = {*self._facts.untied_to(target, viewers), *self._facts.unasked([target, *viewers])}
+        if unknown:
+            concerned = [(viewer, target) for viewer in viewers if target in unknown or viewer in unknown]
+            self._leave_unanswered(concerned)
 
     async def renew(self, viewer: str, targets: Sequence[str]) -> None:
         """Ask all that stands between this viewer and others anew; until there is an answer, what is known holds."""
@@ -165,10 +172,15 @@ class RelationCache:
         except Unavailable:
             unsaid = pairs
         if unsaid:
-            self._metrics.unknown_pairs += 1
-        for viewer, target in unsaid:
-            self._unanswered.add("between", viewer, target)
+            self._leave_unanswered(unsaid)
         return not unsaid
+
+    def _leave_unanswered(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """There was no answer about these (viewer, target), or each answer was out of date when it came, because the facts
+        changed meanwhile. The viewers see the targets offline until `resolve` has an answer."""
+        self._metrics.unknown_pairs += 1
+        for viewer, target in pairs:
+            self._unanswered.add("between", viewer, target)
 
     async def _ask(
         self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False, anew: bool = False
