@@ -15,6 +15,7 @@ from herenow.core.visibility import (
     last_seen_when_blocked,
     outlasts_a_block,
 )
+from herenow.errors import HerenowError
 from herenow.ports.relations import Relation, Relations
 from herenow.wire.relation_rows import RelationRow
 
@@ -77,6 +78,10 @@ def is_kept_when_lifted(preferences: Mapping[str, Preferences]) -> bool:
 
 
 _DEFAULTS = Preferences()
+
+
+class TooManyBlocks(HerenowError):  # noqa: N818 - reads as what it is
+    """The user has as many blocks as allowed; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +218,11 @@ class Ledger(Relations, Protocol):
     async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
         """Blocks between the user and any of the others, in either direction, lifted ones too, unsorted."""
 
-    async def block(self, row: BlockRow) -> bool:
+    async def block(self, row: BlockRow, limit: int | None = None) -> bool:
         """Store a block; overwrites a lifted one. Returns False and changes nothing if it is in force already. The row has
         the last seens of two users who sign out now. A user who is hidden from the other already keeps the value frozen
-        then (`frozen_row`), which is read in the same transaction: no other write can come between."""
+        then (`frozen_row`), which is read in the same transaction: no other write can come between. Raises
+        `TooManyBlocks` if the blocker has `limit` rows with other users, lifted ones included, and none with this one."""
 
     async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
         """Remove the block; if one of the two is hidden in another way at that moment, keep it as lifted at `now` instead

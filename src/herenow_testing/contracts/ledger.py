@@ -24,7 +24,7 @@ import pytest
 
 from herenow.core.model import Custom, Mode
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
-from herenow.ports import BlockRow, Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered, Void
+from herenow.ports import BlockRow, Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered, TooManyBlocks, Void
 
 NOW = 1_750_000_000_000
 MANY = 5_000
@@ -460,6 +460,27 @@ class LedgerContract:
         await ledger.block(placed)
         assert not await ledger.block(BlockRow("ana", "bo", NOW + 1, NOW + 1, NOW + 1))
         assert await ledger.blocks("ana", ["bo"]) == [placed]
+
+    async def test_a_user_has_at_most_as_many_blocks_as_the_limit(self, ledger: Ledger) -> None:
+        for number in range(3):
+            assert await ledger.block(BlockRow("ana", f"user-{number}", NOW), 3)
+        head = await ledger.changes_head()
+        with pytest.raises(TooManyBlocks):
+            await ledger.block(BlockRow("ana", "one-more", NOW), 3)
+        assert await ledger.changes(head, 10) == ([], head)
+        assert await ledger.blocked("ana") == ["user-0", "user-1", "user-2"]
+        assert not await ledger.block(BlockRow("ana", "user-1", NOW), 3)
+        assert await ledger.block(BlockRow("bo", "ana", NOW), 3)
+        await ledger.unblock("ana", "user-0", NOW)
+        assert await ledger.block(BlockRow("ana", "one-more", NOW), 3)
+
+    async def test_a_lifted_block_that_is_kept_counts_and_can_be_renewed(self, ledger: Ledger) -> None:
+        await ledger.set_preferences("ana", PreferencesEdit(visibility=Visibility.NOBODY), NOW, None)
+        assert await ledger.block(BlockRow("ana", "bo", NOW), 1)
+        await ledger.unblock("ana", "bo", NOW + 1)
+        with pytest.raises(TooManyBlocks):
+            await ledger.block(BlockRow("ana", "cy", NOW + 2), 1)
+        assert await ledger.block(BlockRow("ana", "bo", NOW + 2), 1)
 
     async def test_whom_one_blocks_is_sorted_and_taken_to_the_letter(self, ledger: Ledger) -> None:
         for user in ODD_IDS:

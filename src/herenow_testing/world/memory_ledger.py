@@ -22,6 +22,7 @@ from herenow.ports import (
     Relation,
     RelationRow,
     Remembered,
+    TooManyBlocks,
     Void,
     frozen_row,
     is_kept_when_lifted,
@@ -300,11 +301,13 @@ class MemoryLedger:
         pairs = [pair for other in others for pair in ((user, other), (other, user))]
         return [self._blocks[pair] for pair in pairs if pair in self._blocks]
 
-    async def block(self, row: BlockRow) -> bool:
+    async def block(self, row: BlockRow, limit: int | None = None) -> bool:
         await self._answer()
         known = self._blocks.get((row.blocker, row.blocked))
         if known is not None and known.lifted_at is None:
             return False
+        if known is None and limit is not None and sum(pair[0] == row.blocker for pair in self._blocks) >= limit:
+            raise TooManyBlocks(f"A user may block {limit} users.")
         pairs = ((row.blocker, row.blocked), (row.blocked, row.blocker))
         between = [self._blocks[pair] for pair in pairs if pair in self._blocks]
         self._blocks[row.blocker, row.blocked] = frozen_row(row, between, self._preferences)

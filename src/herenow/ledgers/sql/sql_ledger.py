@@ -30,6 +30,7 @@ from herenow.ports import (
     Relation,
     RelationRow,
     Remembered,
+    TooManyBlocks,
     Void,
     frozen_row,
     is_kept_when_lifted,
@@ -222,9 +223,12 @@ class SqlLedger(ABC):
         asked = frozenset(others)
         return await self._read(lambda c: self._visibility.blocks(c, user, asked))
 
-    async def block(self, row: BlockRow) -> bool:
+    async def block(self, row: BlockRow, limit: int | None = None) -> bool:
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
             between = self._visibility.blocks(connection, row.blocker, (row.blocked,))
+            is_new = all(known.blocker != row.blocker for known in between)
+            if is_new and limit is not None and not self._visibility.has_room(connection, row.blocker, limit):
+                raise TooManyBlocks(f"A user may block {limit} users.")
             preferences = self._visibility.preferences(connection, (row.blocker, row.blocked))
             stored = self._visibility.block(connection, frozen_row(row, between, preferences))
             return _relation_change(row.blocker, row.blocked, stored)

@@ -79,6 +79,7 @@ class Viewing:
         self.preferences = privacy.preferences
         self.change_preferences = privacy.change
         self.blocked = privacy.blocked
+        self.wait_before_block = privacy.wait_before_block
         self.block = privacy.block
         self.unblock = privacy.unblock
         self.apply_relations = graph.apply

@@ -8,13 +8,16 @@ block by changing them again and again.
 
 from __future__ import annotations
 
+from herenow.core.limits import BLOCKING, MAX_BLOCKS
 from herenow.core.visibility import Preferences, PreferencesEdit, last_seen_if_gone
+from herenow.errors import ProtocolError
 from herenow.kit.deadline import read_within, write_within
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records import Records
+from herenow.node.user_rate import UserRate
 from herenow.node.viewing.relation_events import RelationEvents
-from herenow.ports import BlockRow, LedgerChange
+from herenow.ports import BlockRow, LedgerChange, TooManyBlocks
 
 
 class Privacy:
@@ -23,6 +26,7 @@ class Privacy:
         self._ledger = context.ledger
         self._records = records
         self._relation_events = relation_events
+        self._rate = UserRate(BLOCKING, context.clock)
 
     async def preferences(self, user: str) -> Preferences:
         found = await read_within(self._ledger.preferences([user]), LEDGER_DEADLINE)
@@ -40,8 +44,13 @@ class Privacy:
     async def blocked(self, user: str) -> list[str]:
         return await read_within(self._ledger.blocked(user), LEDGER_DEADLINE)
 
+    def wait_before_block(self, user: str) -> int:
+        """Milliseconds until this user may block or unblock again; 0: now, and it is counted."""
+        return self._rate.take(user)
+
     async def block(self, user: str, other: str) -> None:
-        """Neither sees the other from now on. Whether the other exists makes no difference."""
+        """Neither sees the other from now on. Whether the other exists makes no difference. Raises `ProtocolError`
+        (too_many_blocks)."""
         (mine, _), (theirs, _) = await self._records.read([user, other])
         now = self._clock.now()
         row = BlockRow(
@@ -51,7 +60,11 @@ class Privacy:
             blocker_seen=last_seen_if_gone(mine, now),
             blocked_seen=last_seen_if_gone(theirs, now),
         )
-        await write_within(self._ledger.block(row), LEDGER_DEADLINE)
+        try:
+            await write_within(self._ledger.block(row, MAX_BLOCKS), LEDGER_DEADLINE)
+        except TooManyBlocks:
+            sentence = f"A user may block {MAX_BLOCKS} users. Blocks that ended while one of the two hides count too."
+            raise ProtocolError("too_many_blocks", sentence) from None
         await self._relation_events.spread([LedgerChange("relation", user, other)])
 
     async def unblock(self, user: str, other: str) -> None:
