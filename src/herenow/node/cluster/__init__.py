@@ -113,6 +113,11 @@ class Cluster:
         return self.lease.others
 
     @property
+    def unattended_shards(self) -> int:
+        """Shards in which no process expires due users."""
+        return self.assignment.unattended
+
+    @property
     def lease_trouble(self) -> str | None:
         """What the store said instead of renewing the lease; None: it renewed."""
         return self.lease.trouble
