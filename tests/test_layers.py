@@ -16,7 +16,7 @@ from tests.source_tree import Edge, ancestors, assert_none, edges, imported_modu
 LIBRARIES = "core wire kit settings errors"
 """Packages whose every module is public."""
 STORES = f"ports {LIBRARIES}"
-IN_NODE = f"node.context node.authority node.outages node.people node.metrics node.deadlines {STORES}"
+IN_NODE = f"node.context node.authority node.outages node.people node.metrics node.deadlines node.user_rate {STORES}"
 IN_TRANSPORT = f"node {STORES}"
 IN_API = f"workers transport {IN_TRANSPORT}"
 
@@ -59,6 +59,7 @@ LAYERS: Mapping[str, str] = {
     "node.people": f"node.metrics {STORES}",
     "node.metrics": STORES,
     "node.deadlines": "",
+    "node.user_rate": LIBRARIES,
     # Stores and sources behind the ports: they store and compare, and know no meaning.
     "engines": f"engines.memory engines.redis engines.redis.client {STORES}",
     "engines.memory": STORES,

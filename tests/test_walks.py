@@ -29,7 +29,7 @@ from herenow_testing.world import World
 PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
 SECRET = "a secret of the tests that is long enough"
 SHELLS = {"api", "transport", "engines", "ledgers", "relations"}
-BELOW = {"people", "context", "metrics", "authority", "outages", "deadlines", "shutdown"}
+BELOW = {"people", "context", "metrics", "authority", "outages", "deadlines", "shutdown", "user_rate"}
 """Modules of the node that its parts share."""
 PERIODIC = {"lease", "check", "probe", "tail", "reaper", "shares", "mail", "voids", "pulse", "relations", "wheel"}
 PERIODIC |= {"round", "recorder", "run-stamp", "test"}

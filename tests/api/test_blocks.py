@@ -3,6 +3,9 @@
 import pytest
 from tests.api.world import SERVICE, problem
 
+from herenow.core.limits import MAX_BLOCKS
+from herenow.node.viewing import privacy
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -59,3 +62,45 @@ async def test_a_block_takes_effect_before_the_request_is_answered(world):
     assert (await world.get("/api/v1/presence/bea?viewer=cat", by=SERVICE)).json() == seen
     await world.delete("/api/v1/blocks/cat", by="bea")
     assert (await world.get("/api/v1/presence/bea", by="cat")).json()["status"] == "online"
+
+
+async def test_j8_a_user_may_block_120_times_a_minute_and_60_times_at_once(world):
+    codes = [(await world.put(f"/api/v1/blocks/x{number}", by="hasty")).status_code for number in range(61)]
+    assert codes == [204] * 60 + [429]
+    refused = await world.delete("/api/v1/blocks/x1", by="hasty")
+    assert "120 times a minute" in problem(refused, 429, "blocking_too_fast")
+    assert refused.headers.get_list("retry-after") == ["1"]
+    assert (await world.put("/api/v1/blocks/hasty", by="another")).status_code == 204
+    world.hands.advance(0.5)
+    assert (await world.delete("/api/v1/blocks/x1", by="hasty")).status_code == 204
+    problem(await world.delete("/api/v1/blocks/x2", by="hasty"), 429, "blocking_too_fast")
+    world.hands.advance(60)
+    codes = [(await world.put("/api/v1/blocks/x1", by="hasty")).status_code for _ in range(61)]
+    assert codes == [204] * 60 + [429]
+    assert len(await blocked(world, "hasty")) == 60
+
+
+async def test_j8_an_invalid_block_does_not_count_against_the_rate(world):
+    for _ in range(70):
+        problem(await world.put("/api/v1/blocks/clumsy", by="clumsy"), 400, "blocking_oneself")
+        problem(await world.put("/api/v1/blocks/a%20b", by="clumsy"), 400, "invalid_user_id")
+    assert (await world.put("/api/v1/blocks/ann", by="clumsy")).status_code == 204
+
+
+async def test_j8_a_service_has_no_rate_of_blocks_for_the_user_of_its_token(world):
+    codes = {(await world.put(f"/api/v1/blocks/x{number}", by=SERVICE)).status_code for number in range(70)}
+    assert codes == {204}
+
+
+async def test_j8_a_user_has_at_most_10_000_blocks_with_any_token(world, monkeypatch):
+    assert MAX_BLOCKS == 10_000
+    monkeypatch.setattr(privacy, "MAX_BLOCKS", 3)
+    for number in range(3):
+        assert (await world.put(f"/api/v1/blocks/x{number}", by="angry")).status_code == 204
+    assert "3 users" in problem(await world.put("/api/v1/blocks/x3", by="angry"), 400, "too_many_blocks")
+    assert (await world.put("/api/v1/blocks/x1", by="angry")).status_code == 204
+    token = world.token("angry", scope="service")
+    refused = await world.put("/api/v1/blocks/x3", headers={"authorization": f"Bearer {token}"})
+    problem(refused, 400, "too_many_blocks")
+    await world.delete("/api/v1/blocks/x1", by="angry")
+    assert (await world.put("/api/v1/blocks/x3", by="angry")).status_code == 204

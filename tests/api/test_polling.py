@@ -108,7 +108,7 @@ async def test_a_full_rate_limit_bucket_is_removed(world):
 
 
 async def test_the_number_of_rate_limit_buckets_is_bounded(world, monkeypatch):
-    monkeypatch.setattr(world.node.viewing.polling._full_at, "_size", 10)
+    monkeypatch.setattr(world.node.viewing.polling._reads._full_at, "_size", 10)
     for number in range(50):
         await ask(world, f"u{number}")
     assert len(world.node.viewing.polling) <= 10

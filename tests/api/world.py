@@ -114,11 +114,12 @@ async def serving(
     timings=None,
     polling=UNLIMITED,
     make_relations=None,
+    ledger_url="sqlite://",
     **settings,
 ):
     """`make_relations`: creates another relation source from the ledger."""
     hands = Hands()
-    ledger = open_ledger("sqlite://")
+    ledger = open_ledger(ledger_url)
     await ledger.open()
     context = make_context(
         engine or MemoryEngine(MemoryStore(4, clock=lambda: hands.ms)),

@@ -319,6 +319,32 @@ async def test_doctor_reports_the_problems_of_a_node_with_a_remedy(valkey, tmp_p
     )
 
 
+async def test_j10_doctor_and_the_node_report_that_no_process_reaps(valkey, tmp_path):
+    settings = {"engine": valkey.url, "node_lease": 2}
+    nodes = [Server(tmp_path, {**settings, "reap": "off"}) for _ in range(2)]
+    reaper = Server(tmp_path, settings, "reap")
+    try:
+        for node in nodes:
+            await node.start()
+        for node in nodes:
+            await _until(node, lambda troubles: "reapers" in troubles)
+        where = {**settings, "port": nodes[0].url.rpartition(":")[2], "ledger": f"sqlite:///{nodes[0].ledger}"}
+        code, text = await doctor(**where)
+        assert code == 1
+        [sentence] = found(text, "problem", "node")
+        assert "No process expires due users in any shard" in sentence
+        assert "start herenow reap" in sentence
+        await reaper.start()
+        for node in nodes:
+            await _until(node, lambda troubles: not troubles)
+        await reaper.kill()
+        await _until(nodes[0], lambda troubles: "reapers" in troubles)
+    finally:
+        for server in (*nodes, reaper):
+            if server.process is not None:
+                await server.kill()
+
+
 # --- The ledger
 
 

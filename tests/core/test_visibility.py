@@ -231,7 +231,7 @@ def test_a_blocked_stranger_is_shown_as_any_stranger(facts):
 def test_a_block_shows_exactly_what_a_sign_out_would_show(facts, presence):
     """The viewer gets exactly the view of a user who signed out at that moment, in the usual shape."""
     unblocked = replace(facts, block=None)
-    block = Block(last_seen_when_blocked(presence, unblocked, T0 + 60 * M))
+    block = Block(last_seen_when_blocked(last_seen_if_gone(presence, T0 + 60 * M), None, facts.target))
     hidden = seen(presence, judge(replace(facts, block=block)).scope, TODAY)
     gone = altered(presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset())
     gone = altered(gone, last_seen=last_seen_if_gone(presence, T0 + 60 * M))
@@ -278,13 +278,11 @@ NOW = T0 + 60 * M
 
 
 def test_a_second_block_keeps_the_last_seen_of_the_first():
-    first = Facts(contact=True, block=Block(30))
-    assert last_seen_when_blocked(HERE, first, NOW) == 30
+    assert last_seen_when_blocked(NOW, Block(30), Preferences()) == 30
 
 
 def test_a_block_of_a_hidden_user_keeps_the_time_of_hiding_and_outlasts_it():
-    hiding = Facts(contact=True, target=NOBODY)
-    block = Block(last_seen_when_blocked(HERE, hiding, NOW))
+    block = Block(last_seen_when_blocked(NOW, None, NOBODY))
     assert block == Block(40)
     assert judge(Facts(contact=True, block=block)).scope == frozen(40)
 
@@ -296,7 +294,7 @@ def test_a_block_lifted_while_the_user_hides_is_remembered():
 
 
 def test_a_block_between_strangers_stays_in_force_when_they_become_friends():
-    block = Block(last_seen_when_blocked(HERE, Facts(), NOW))
+    block = Block(last_seen_when_blocked(last_seen_if_gone(HERE, NOW), None, Preferences()))
     assert judge(Facts(contact=True, block=block)).scope == frozen(NOW)
 
 

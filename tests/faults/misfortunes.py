@@ -434,7 +434,8 @@ async def _refusal(lab: Lab, dice: Random, *words: str, method: str = "PUT", pat
 
     async def refused() -> bool:
         nonlocal said
-        said = await member.refusal(method, path.format(f"somebody{next(lab.numbers)}"), "somebody")
+        number = next(lab.numbers)
+        said = await member.refusal(method, path.format(f"somebody{number}"), f"asker{number}")
         return any(word in said for word in words)
 
     await lab.until(refused)

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from herenow.core.visibility import PreferencesEdit
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.sqlite import SqliteLedger
+from herenow.ports import BlockRow, Choice, Void
 from herenow_testing.contracts.ledger import NOW, follow, seen
 
 
@@ -63,6 +65,88 @@ async def test_damage_found_while_running_raises_unavailable(ledger, path):
     damage(path, after_page=4)
     with pytest.raises(Unavailable, match="malformed"):
         await ledger.remembered([f"user-{number}" for number in range(20_000)])
+
+
+# --- The file is deleted or replaced
+
+WRITES = {
+    "block": lambda ledger: ledger.block(BlockRow("ana", "bo", NOW)),
+    "relation": lambda ledger: ledger.apply([follow("ana", "bo")]),
+    "preferences": lambda ledger: ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None),
+    "revocation": lambda ledger: ledger.void(Void("ana", NOW, NOW + 1)),
+    "mode": lambda ledger: ledger.save_choices([Choice("ana", 1)]),
+    "last seen": lambda ledger: ledger.save_last_seen({"ana": NOW + 1}),
+}
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced", "emptied"])
+@pytest.mark.parametrize("write", WRITES)
+async def test_a_file_that_is_not_the_opened_one_refuses_writes(ledger, path, write, how):
+    await ledger.save_last_seen({"ana": NOW})
+    path.unlink()
+    if how == "replaced":
+        other = SqliteLedger(path)
+        await other.open()
+        await other.close()
+    elif how == "emptied":
+        path.touch()
+    with pytest.raises(Unavailable, match="replaced" if how == "replaced" else "deleted"):
+        await WRITES[write](ledger)
+    assert path.exists() == (how != "deleted")
+
+
+async def test_a_deleted_file_is_noticed_by_reads_and_no_new_one_is_created(ledger, path):
+    await ledger.save_last_seen({"ana": NOW})
+    assert await seen(ledger, "ana") == NOW
+    path.unlink()
+    with pytest.raises(Unavailable, match="move the same file back"):
+        await ledger.changes(0, 10)
+    many = await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(300)), return_exceptions=True)
+    assert all(isinstance(answer, Unavailable) for answer in many)
+    assert not path.exists()
+
+
+async def test_reads_work_again_after_the_file_was_moved_back(ledger, path):
+    await ledger.save_last_seen({"ana": NOW})
+    path.rename(path.with_name("aside"))
+    with pytest.raises(Unavailable):
+        await ledger.changes(0, 10)
+    with pytest.raises(Unavailable):
+        await ledger.remembered(["ana"])
+    path.with_name("aside").rename(path)
+    assert await ledger.changes(0, 10) == ([], 0)
+    assert await seen(ledger, "ana") == NOW
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_ledger_whose_file_is_moved_back_works_again_and_lost_nothing(ledger, path, together):
+    """`together`: with the write-ahead log."""
+    await ledger.save_last_seen({"ana": NOW})
+    files = [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))][: 3 if together else 1]
+    for file in files:
+        file.rename(file.with_name("aside-" + file.name))
+    with pytest.raises(Unavailable, match="deleted or moved"):
+        await ledger.save_last_seen({"bo": NOW})
+    for file in files:
+        file.with_name("aside-" + file.name).rename(file)
+    await ledger.save_last_seen({"bo": NOW + 1})
+    assert await seen(ledger, "ana") == NOW
+    await ledger.close()
+    await ledger.open()
+    assert await seen(ledger, "ana") == NOW
+    assert await seen(ledger, "bo") == NOW + 1
+
+
+async def test_a_ledger_can_be_closed_and_opened_after_its_file_was_replaced(ledger, path):
+    await ledger.save_last_seen({"ana": NOW})
+    path.unlink()
+    with pytest.raises(Unavailable):
+        await ledger.save_last_seen({"bo": NOW})
+    await ledger.close()
+    assert not path.exists()
+    await ledger.open()
+    assert await ledger.remembered(["ana"]) == {}
+    await ledger.save_last_seen({"bo": NOW})
 
 
 # --- Other processes

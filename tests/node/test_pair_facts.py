@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from herenow.core.visibility import Block, Facts, Preferences, ViewScope, Visibility, judge
 from herenow.node.access import pair_facts
-from herenow.node.access.pair_facts import PairFacts, block_between, pair_fact
-from herenow.ports import BlockRow, Relation
+from herenow.node.access.pair_facts import PairFacts, pair_fact
+from herenow.ports import BlockRow, Relation, block_between
 
 NOW = 1_000
 relations = st.builds(

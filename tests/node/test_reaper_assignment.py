@@ -182,3 +182,63 @@ async def test_the_assignment_of_shards_does_not_depend_on_the_order_of_starts()
         assert all(now <= before for now, before in zip(kept, shares, strict=True))
         assert own(newcomer) == set(range(16)) - set().union(*kept)
         await world.close()
+
+
+# --- Shards without a reaper
+
+OFF = Reaping(frozenset())
+
+
+async def test_j10_without_any_reaper_a_node_counts_all_shards_as_unattended_within_a_lease(world):
+    n1 = await world.start("n1", reaping=OFF)
+    n2 = await world.start("n2", reaping=OFF)
+    await world.sleep(world.settings.node_lease)
+    assert [node.node.cluster.unattended_shards for node in (n1, n2)] == [4, 4]
+    n3 = await world.start("n3")
+    await world.sleep(1)
+    assert [node.node.cluster.unattended_shards for node in (n1, n2, n3)] == [0, 0, 0]
+
+
+async def test_j10_shards_of_a_dead_reaper_are_unattended_within_two_leases(world):
+    node = await world.start("n1", reaping=OFF)
+    reaper = await world.start("r1", reaping=Reaping(first=True))
+    await world.sleep(2 * world.settings.node_lease)
+    assert node.node.cluster.unattended_shards == 0
+    reaper.kill()
+    await world.sleep(2 * world.settings.node_lease)
+    assert node.node.cluster.unattended_shards == 4
+
+
+async def test_j10_shards_that_no_reaper_selects_are_unattended(world):
+    node = await world.start("n1", reaping=OFF)
+    await world.start("r1", reaping=Reaping(frozenset({0, 1, 2}), first=True))
+    await world.sleep(world.settings.node_lease)
+    assert node.node.cluster.unattended_shards == 1
+
+
+async def test_j10_a_restart_of_the_only_reaper_leaves_no_shard_unattended(world):
+    node = await world.start("n1", reaping=OFF)
+    counts = set()
+    for _ in range(3):
+        reaper = await world.start("r1", reaping=Reaping(first=True))
+        for _ in range(50):
+            await world.sleep(0.2)
+            counts.add(node.node.cluster.unattended_shards)
+        await reaper.stop()
+        await world.sleep(1)
+    assert counts == {0}
+
+
+async def test_j10_an_unreachable_store_is_not_reported_as_a_missing_reaper(world):
+    node = await world.start("n1", reaping=OFF)
+    await world.start("r1", reaping=Reaping(first=True))
+    await world.sleep(20)
+    counts = set()
+    with world.faults.during(Rule(Fault.UNAVAILABLE)):
+        for _ in range(60):
+            await world.sleep(1)
+            counts.add(node.node.cluster.unattended_shards)
+    for _ in range(20):
+        await world.sleep(1)
+        counts.add(node.node.cluster.unattended_shards)
+    assert counts == {0}

@@ -1,6 +1,7 @@
 """Relations are cached, invalidated in time, and never used for too long without the ledger."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from tests.node.scenes import meet
@@ -215,3 +216,88 @@ async def test_after_a_ledger_rollback_all_facts_are_read_again(world, monkeypat
     assert bob.saw("ana") == ["online", "offline"]
     assert node.node.admin.revocations.is_void("eve", 1)
     assert node.node.admin.revocations.whole
+
+
+# --- Facts that change while they are asked for
+
+
+async def repeat(call, *arguments):
+    while True:
+        with suppress(Unavailable):
+            await call(*arguments)
+
+
+@pytest.mark.parametrize("delay", [0.001, 0.02])
+async def test_g13_a_stranger_who_repeats_blocks_does_not_hide_a_user_from_friends(world, delay):
+    node, ana, bob = await meet(world)
+    friends = [world.client(f"friend-{number}") for number in range(20)]
+    await world.befriend("ana", *(friend.user for friend in friends))
+    world.ledger.delay = delay
+    viewing = node.node.viewing
+    attack = [
+        asyncio.create_task(repeat(call, f"stranger-{number}", "ana"))
+        for number in range(5)
+        for call in (viewing.block, viewing.unblock)
+    ]
+    try:
+        for friend in friends:
+            await friend.connect(node)
+            assert await friend.watch("ana") == []
+            assert friend.saw("ana") == ["online"]
+            [told] = await viewing.statuses(friend.user, ["ana"])
+            assert b'"online"' in told
+    finally:
+        for task in attack:
+            task.cancel()
+        await asyncio.gather(*attack, return_exceptions=True)
+    assert bob.saw("ana") == ["online"]
+
+
+@pytest.mark.parametrize("changed", [LedgerChange("preferences", "ana", ""), LedgerChange("relation", "ana", "cy")])
+async def test_g13_a_lookup_whose_facts_change_at_every_try_is_repeated_until_it_succeeds(world, changed):
+    node, ana, bob = await meet(world)
+    await world.befriend("ana", "cy")
+    cy = world.client("cy")
+    await cy.connect(node)
+    unknown = node.node.context.metrics.unknown_pairs
+    answer = world.ledger.pair_facts
+    busy = True
+
+    async def changing(*arguments, **options):
+        found = await answer(*arguments, **options)
+        if busy:
+            node.node.access.forget(changed)
+        return found
+
+    world.ledger.pair_facts = changing
+    assert await cy.watch("ana") == []
+    assert cy.saw("ana") == ["offline"]
+    assert node.node.context.metrics.unknown_pairs > unknown
+    await world.sleep(5)
+    assert cy.saw("ana") == ["offline"]  # still changing
+    busy = False
+    await world.sleep(2.1)
+    assert cy.saw("ana") == ["offline", "online"]
+    assert not node.node.access.in_doubt
+
+
+async def test_g13_viewers_of_a_user_whose_facts_change_at_every_try_see_the_user_again(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(3)  # the rows of their relations in the change table have been read
+    answer = world.ledger.pair_facts
+    busy = True
+
+    async def changing(*arguments, **options):
+        found = await answer(*arguments, **options)
+        if busy:
+            node.node.access.forget(LedgerChange("preferences", "ana", ""))
+        return found
+
+    world.ledger.pair_facts = changing
+    node.node.access.forget(LedgerChange("preferences", "ana", ""))
+    await node.node.viewing.reevaluation.reevaluate_viewers_of("ana")
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online", "offline"]
+    busy = False
+    await world.sleep(2.1)
+    assert bob.saw("ana") == ["online", "offline", "online"]

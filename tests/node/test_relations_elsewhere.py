@@ -338,6 +338,18 @@ async def test_blocks_and_preferences_come_from_the_ledger_with_an_application_t
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
+async def test_g12_a_block_succeeds_during_an_application_outage(world, app):
+    node, ana, bob = await meet(world, app)
+    app.away = True
+    await node.node.viewing.block("ana", "bob")
+    await world.sleep(0.6)
+    assert bob.saw("ana") == ["online", "offline"]
+    app.away = False
+    await world.sleep(3)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert await node.node.viewing.blocked("ana") == ["bob"]
+
+
 async def test_an_application_outage_does_not_reveal_which_users_are_strangers(world, app):
     """A denial would be an answer; strangers stay offline when the application is back."""
     app.relate("ana", "cy")

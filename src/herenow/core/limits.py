@@ -47,6 +47,14 @@ def take_token(full_at: int | None, now: int, rate: Rate) -> tuple[int, int]:
     return (full_at, wait) if wait > 0 else (full_at + rate.every, 0)
 
 
+BLOCKING = Rate(every=500, burst=60)
+"""Blocks and unblocks of one user: 120 a minute, up to 60 at once. Each is a transaction of the database and a message to
+all nodes."""
+
+MAX_BLOCKS = 10_000
+"""Blocks of one user in all, lifted ones that the database still keeps included."""
+
+
 # --- Fan-out -----------------------------------------------------------------------------------------------------------
 
 LONGEST_WAVE = 10.0

@@ -314,15 +314,13 @@ def last_seen_if_gone(presence: Presence, now: int) -> int | None:
     return max(now, presence.last_seen or 0)
 
 
-def last_seen_when_blocked(presence: Presence, facts: Facts, now: int) -> int | None:
-    """The target's last seen to freeze for this viewer when one of them blocks the other. If the target is hidden from the
-    viewer already, the value frozen then is kept, also if that hiding ends before the block does."""
-    scope = judge(replace(facts, same_user=False, service=False)).scope
-    if scope.kind is Kind.NONE:  # strangers see nothing now; if they become related, this is shown
-        scope = judge(replace(facts, same_user=False, service=False, contact=True)).scope
-    if scope.kind is Kind.FROZEN:
-        return scope.last_seen
-    return last_seen_if_gone(presence, now)
+def last_seen_when_blocked(last_seen: int | None, block: Block | None, target: Preferences) -> int | None:
+    """The target's last seen to freeze for a viewer when one of them blocks the other; `last_seen`: `last_seen_if_gone` of
+    the target. If the target is hidden from the viewer already, by the earlier `block` or by its preferences, the value
+    frozen then is kept, also if that hiding ends before the block does. Relations make no difference: strangers see nothing
+    now, and the frozen value when they become related."""
+    scope = judge(Facts(contact=True, block=block, target=target)).scope
+    return scope.last_seen if scope.kind is Kind.FROZEN else last_seen
 
 
 def earliest(blocks: Iterable[tuple[int, Block]]) -> Block | None:

@@ -21,7 +21,19 @@ from herenow.ports.engine import (
     Written,
     continues,
 )
-from herenow.ports.ledger import BlockRow, Choice, Ledger, LedgerChange, LedgerFacts, Remembered, Void
+from herenow.ports.ledger import (
+    BlockRow,
+    Choice,
+    Ledger,
+    LedgerChange,
+    LedgerFacts,
+    Remembered,
+    TooManyBlocks,
+    Void,
+    block_between,
+    frozen_row,
+    is_kept_when_lifted,
+)
 from herenow.ports.relations import IN_CONTACT, MUTUAL, STRANGERS, Relation, Relations, SourceHealth
 from herenow.wire.relation_rows import RelationRow
 
@@ -52,8 +64,12 @@ __all__ = [
     "Relations",
     "Remembered",
     "SourceHealth",
+    "TooManyBlocks",
     "Void",
     "Write",
     "Written",
+    "block_between",
     "continues",
+    "frozen_row",
+    "is_kept_when_lifted",
 ]

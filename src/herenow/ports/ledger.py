@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from herenow.core.model import Custom, Mode
-from herenow.core.visibility import Preferences, PreferencesEdit
+from herenow.core.visibility import (
+    Block,
+    Preferences,
+    PreferencesEdit,
+    earliest,
+    last_seen_when_blocked,
+    outlasts_a_block,
+)
+from herenow.errors import HerenowError
 from herenow.ports.relations import Relation, Relations
 from herenow.wire.relation_rows import RelationRow
 
@@ -44,6 +52,36 @@ class BlockRow:
     """The blocker's last seen, as `blocked` knew it."""
     blocked_seen: int | None = None
     lifted_at: int | None = None
+
+
+def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
+    """The block that counts of those between two users, for the viewer of `target`."""
+    return earliest(
+        (row.at, Block(row.blocker_seen if row.blocker == target else row.blocked_seen, row.lifted_at)) for row in rows
+    )
+
+
+def frozen_row(row: BlockRow, between: Sequence[BlockRow], preferences: Mapping[str, Preferences]) -> BlockRow:
+    """The row to store for a new block. `between`: the blocks between the two users until now; `preferences`: theirs."""
+
+    def seen(user: str, last_seen: int | None) -> int | None:
+        return last_seen_when_blocked(last_seen, block_between(between, user), preferences.get(user, _DEFAULTS))
+
+    return replace(
+        row, blocker_seen=seen(row.blocker, row.blocker_seen), blocked_seen=seen(row.blocked, row.blocked_seen)
+    )
+
+
+def is_kept_when_lifted(preferences: Mapping[str, Preferences]) -> bool:
+    """`preferences`: those of the two users."""
+    return any(map(outlasts_a_block, preferences.values()))
+
+
+_DEFAULTS = Preferences()
+
+
+class TooManyBlocks(HerenowError):  # noqa: N818 - reads as what it is
+    """The user has as many blocks as allowed; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +218,15 @@ class Ledger(Relations, Protocol):
     async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
         """Blocks between the user and any of the others, in either direction, lifted ones too, unsorted."""
 
-    async def block(self, row: BlockRow) -> bool:
-        """Store a block; overwrites a lifted one. Returns False and changes nothing if it is in force already."""
+    async def block(self, row: BlockRow, limit: int | None = None) -> bool:
+        """Store a block; overwrites a lifted one. Returns False and changes nothing if it is in force already. The row has
+        the last seens of two users who sign out now. A user who is hidden from the other already keeps the value frozen
+        then (`frozen_row`), which is read in the same transaction: no other write can come between. Raises
+        `TooManyBlocks` if the blocker has `limit` rows with other users, lifted ones included, and none with this one."""
 
-    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
-        """Remove the block; if `lifted_at` is given, keep it as lifted instead. Returns False if none was in force."""
+    async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
+        """Remove the block; if one of the two is hidden in another way at that moment, keep it as lifted at `now` instead
+        (`is_kept_when_lifted`). Returns False if none was in force."""
 
     async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool

@@ -108,6 +108,8 @@ _TABLE = (
     Code("too_many_sessions", 429, _BOTH, "This user has as many sessions as allowed; end one, or wait.", retry=True),
     Code("too_many_connections", 429, _BOTH, "This user has as many connections here as allowed.", retry=True),
     Code("polling_too_fast", 429, _REST, "Bulk reads without a live session are limited.", retry=True),
+    Code("too_many_blocks", 400, _REST, "This user blocks as many users as allowed; unblock some first."),
+    Code("blocking_too_fast", 429, _REST, "Blocks and unblocks of a user are limited per minute.", retry=True),
     # Permissions, and things that do not exist.
     Code("not_a_member", 403, _BOTH, "Not a member of this room, or there is no such room."),
     Code("not_mutual_followers", 403, _DENIAL, "This user may not be watched: no relation, or no such user."),

@@ -24,7 +24,7 @@ import pytest
 
 from herenow.core.model import Custom, Mode
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
-from herenow.ports import BlockRow, Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered, Void
+from herenow.ports import BlockRow, Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered, TooManyBlocks, Void
 
 NOW = 1_750_000_000_000
 MANY = 5_000
@@ -422,18 +422,65 @@ class LedgerContract:
         assert await ledger.blocked("bo") == []
 
     async def test_two_may_block_each_other(self, ledger: Ledger) -> None:
-        forth, back = BlockRow("ana", "bo", NOW), BlockRow("bo", "ana", NOW + 1, 5, None)
-        await ledger.block(forth)
-        await ledger.block(back)
-        assert sorted(await ledger.blocks("ana", ["bo"]), key=lambda row: row.at) == [forth, back]
-        assert await ledger.unblock("ana", "bo", None)
+        await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
+        await ledger.block(BlockRow("bo", "ana", NOW + 1, 5, 6))
+        forth, back = sorted(await ledger.blocks("ana", ["bo"]), key=lambda row: row.at)
+        assert (forth.blocker, back.blocker) == ("ana", "bo")
+        assert await ledger.unblock("ana", "bo", NOW)
         assert await ledger.blocks("ana", ["bo"]) == [back]
+
+    async def test_a_second_block_between_two_users_keeps_the_last_seens_of_the_first(self, ledger: Ledger) -> None:
+        await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
+        await ledger.block(BlockRow("bo", "ana", NOW + 1, 5, 6))
+        await ledger.unblock("ana", "bo", NOW + 2)
+        assert await ledger.blocks("ana", ["bo"]) == [BlockRow("bo", "ana", NOW + 1, 2, 1)]
+
+    async def test_a_block_of_a_hidden_user_keeps_the_last_seen_of_hiding(self, ledger: Ledger) -> None:
+        await ledger.set_preferences("bo", PreferencesEdit(visibility=Visibility.NOBODY), NOW, 7)
+        await ledger.block(BlockRow("ana", "bo", NOW + 1, 8, 9))
+        await ledger.block(BlockRow("bo", "cy", NOW + 1, 8, 9))
+        assert await ledger.blocks("ana", ["bo"]) == [BlockRow("ana", "bo", NOW + 1, 8, 7)]
+        assert await ledger.blocks("bo", ["cy"]) == [BlockRow("bo", "cy", NOW + 1, 7, 9)]
+
+    async def test_blocks_at_once_succeed_while_the_blocked_user_changes_preferences(self, ledger: Ledger) -> None:
+        async def hide_and_show() -> None:
+            for number in range(20):
+                edit = PreferencesEdit(visibility=(Visibility.NOBODY, Visibility.CONTACTS)[number % 2])
+                await ledger.set_preferences("bo", edit, NOW + number, number)
+
+        blocks = [ledger.block(BlockRow(f"user-{number}", "bo", NOW, 1, 100)) for number in range(50)]
+        done = await asyncio.gather(*blocks, hide_and_show())
+        assert all(done[:-1])
+        rows = await ledger.blocks("bo", [f"user-{number}" for number in range(50)])
+        assert len(rows) == 50
+        assert {row.blocked_seen for row in rows} <= {*range(0, 20, 2), 100}
 
     async def test_blocking_again_changes_nothing(self, ledger: Ledger) -> None:
         placed = BlockRow("ana", "bo", NOW, NOW - 1, NOW - 2)
         await ledger.block(placed)
         assert not await ledger.block(BlockRow("ana", "bo", NOW + 1, NOW + 1, NOW + 1))
         assert await ledger.blocks("ana", ["bo"]) == [placed]
+
+    async def test_a_user_has_at_most_as_many_blocks_as_the_limit(self, ledger: Ledger) -> None:
+        for number in range(3):
+            assert await ledger.block(BlockRow("ana", f"user-{number}", NOW), 3)
+        head = await ledger.changes_head()
+        with pytest.raises(TooManyBlocks):
+            await ledger.block(BlockRow("ana", "one-more", NOW), 3)
+        assert await ledger.changes(head, 10) == ([], head)
+        assert await ledger.blocked("ana") == ["user-0", "user-1", "user-2"]
+        assert not await ledger.block(BlockRow("ana", "user-1", NOW), 3)
+        assert await ledger.block(BlockRow("bo", "ana", NOW), 3)
+        await ledger.unblock("ana", "user-0", NOW)
+        assert await ledger.block(BlockRow("ana", "one-more", NOW), 3)
+
+    async def test_a_lifted_block_that_is_kept_counts_and_can_be_renewed(self, ledger: Ledger) -> None:
+        await ledger.set_preferences("ana", PreferencesEdit(visibility=Visibility.NOBODY), NOW, None)
+        assert await ledger.block(BlockRow("ana", "bo", NOW), 1)
+        await ledger.unblock("ana", "bo", NOW + 1)
+        with pytest.raises(TooManyBlocks):
+            await ledger.block(BlockRow("ana", "cy", NOW + 2), 1)
+        assert await ledger.block(BlockRow("ana", "bo", NOW + 2), 1)
 
     async def test_whom_one_blocks_is_sorted_and_taken_to_the_letter(self, ledger: Ledger) -> None:
         for user in ODD_IDS:
@@ -443,20 +490,24 @@ class LedgerContract:
 
     async def test_who_was_not_blocked_cannot_be_unblocked(self, ledger: Ledger) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW))
-        for lifted_at in (None, NOW):
-            assert not await ledger.unblock("bo", "ana", lifted_at)
-            assert not await ledger.unblock("ana", "cy", lifted_at)
+        assert not await ledger.unblock("bo", "ana", NOW)
+        assert not await ledger.unblock("ana", "cy", NOW)
         assert await ledger.blocked("ana") == ["bo"]
 
     async def test_a_lifted_block_is_kept_but_blocks_nobody(self, ledger: Ledger) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
+        await ledger.set_preferences("bo", PreferencesEdit(visibility=Visibility.NOBODY), NOW + 4, 9)
         assert await ledger.unblock("ana", "bo", NOW + 5)
         assert not await ledger.unblock("ana", "bo", NOW + 6)
         assert await ledger.blocked("ana") == []
         assert await ledger.blocks("bo", ["ana"]) == [BlockRow("ana", "bo", NOW, 1, 2, NOW + 5)]
-        again = BlockRow("ana", "bo", NOW + 9, 3, 4)
-        assert await ledger.block(again)
-        assert await ledger.blocks("bo", ["ana"]) == [again]
+        assert await ledger.block(BlockRow("ana", "bo", NOW + 9, 3, 4))
+        assert await ledger.blocks("bo", ["ana"]) == [BlockRow("ana", "bo", NOW + 9, 3, 2)]
+
+    async def test_a_lifted_block_is_removed_if_neither_user_is_hidden(self, ledger: Ledger) -> None:
+        await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
+        assert await ledger.unblock("ana", "bo", NOW + 5)
+        assert await ledger.blocks("bo", ["ana"]) == []
 
     async def test_a_lifted_block_is_forgotten_when_nobody_of_the_two_hides(self, ledger: Ledger) -> None:
         nobody, contacts = (PreferencesEdit(visibility=v) for v in (Visibility.NOBODY, Visibility.CONTACTS))
@@ -521,7 +572,7 @@ class LedgerContract:
         await ledger.block(BlockRow("ana", "bo", NOW))
         await ledger.unblock("ana", "bo", NOW)
         await ledger.block(BlockRow("bo", "ana", NOW))
-        await ledger.unblock("bo", "ana", None)
+        await ledger.unblock("bo", "ana", NOW)
         told, last = await ledger.changes(head, 10)
         assert list(map(pair, told)) == [
             ("relation", {"ana", "bo"}),
@@ -567,7 +618,7 @@ class LedgerContract:
         await ledger.set_idle_after("ana", 60_000)
         await ledger.set_idle_after("stranger", None)
         await ledger.set_preferences("ana", PreferencesEdit(Visibility.CONTACTS), NOW, NOW)
-        await ledger.unblock("ana", "bo", None)
+        await ledger.unblock("ana", "bo", NOW)
         await ledger.save_last_seen({"ana": NOW})
         await ledger.save_choices([Choice("ana", 1)])
         assert await ledger.changes(head, 10) == ([], head)

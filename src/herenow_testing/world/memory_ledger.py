@@ -14,7 +14,19 @@ from dataclasses import dataclass, field, replace
 from herenow.core.model import Mode
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
 from herenow.errors import Unavailable
-from herenow.ports import BlockRow, Choice, LedgerChange, LedgerFacts, Relation, RelationRow, Remembered, Void
+from herenow.ports import (
+    BlockRow,
+    Choice,
+    LedgerChange,
+    LedgerFacts,
+    Relation,
+    RelationRow,
+    Remembered,
+    TooManyBlocks,
+    Void,
+    frozen_row,
+    is_kept_when_lifted,
+)
 
 KINDS = ("follow", "contact", "room")
 
@@ -289,24 +301,29 @@ class MemoryLedger:
         pairs = [pair for other in others for pair in ((user, other), (other, user))]
         return [self._blocks[pair] for pair in pairs if pair in self._blocks]
 
-    async def block(self, row: BlockRow) -> bool:
+    async def block(self, row: BlockRow, limit: int | None = None) -> bool:
         await self._answer()
         known = self._blocks.get((row.blocker, row.blocked))
         if known is not None and known.lifted_at is None:
             return False
-        self._blocks[row.blocker, row.blocked] = row
+        if known is None and limit is not None and sum(pair[0] == row.blocker for pair in self._blocks) >= limit:
+            raise TooManyBlocks(f"A user may block {limit} users.")
+        pairs = ((row.blocker, row.blocked), (row.blocked, row.blocker))
+        between = [self._blocks[pair] for pair in pairs if pair in self._blocks]
+        self._blocks[row.blocker, row.blocked] = frozen_row(row, between, self._preferences)
         self._log_changes([LedgerChange("relation", row.blocker, row.blocked)])
         return True
 
-    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+    async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
         await self._answer()
         known = self._blocks.get((blocker, blocked))
         if known is None or known.lifted_at is not None:
             return False
-        if lifted_at is None:
-            del self._blocks[blocker, blocked]
+        preferences = {user: self._preferences.get(user, _UNDECIDED) for user in (blocker, blocked)}
+        if is_kept_when_lifted(preferences):
+            self._blocks[blocker, blocked] = replace(known, lifted_at=now)
         else:
-            self._blocks[blocker, blocked] = replace(known, lifted_at=lifted_at)
+            del self._blocks[blocker, blocked]
         self._log_changes([LedgerChange("relation", blocker, blocked)])
         return True
 

@@ -9,8 +9,10 @@ from starlette.responses import Response
 
 from herenow.api.description.operations import Operation, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
+from herenow.api.http.problems import Refusal
 from herenow.api.http.request import Call
 from herenow.api.http.responses import json_response, no_content
+from herenow.core.limits import BLOCKING, MAX_BLOCKS
 from herenow.errors import ProtocolError
 from herenow.wire.answers import Blocked, BlockList
 
@@ -30,13 +32,17 @@ async def read_block(call: Call) -> Response:
 
 async def put_block(call: Call) -> Response:
     """PUT /blocks/{user}"""
-    await call.node.viewing.block(call.caller.user, _other(call))
+    other = _other(call)
+    _check_rate(call)
+    await call.node.viewing.block(call.caller.user, other)
     return no_content()
 
 
 async def delete_block(call: Call) -> Response:
     """DELETE /blocks/{user}"""
-    await call.node.viewing.unblock(call.caller.user, _other(call))
+    other = _other(call)
+    _check_rate(call)
+    await call.node.viewing.unblock(call.caller.user, other)
     return no_content()
 
 
@@ -46,6 +52,24 @@ def _other(call: Call) -> str:
         raise ProtocolError("blocking_oneself", "Users cannot block or unblock themselves.")
     return other
 
+
+def _check_rate(call: Call) -> None:
+    """Raises `blocking_too_fast` if the user blocks and unblocks too often; services are not limited. Call it after all
+    other checks, so that an invalid request does not use up the limit."""
+    wait = 0 if call.caller.service else call.node.viewing.wait_before_block(call.caller.user)
+    if wait:
+        a_minute = 60_000 // BLOCKING.every
+        raise Refusal(
+            "blocking_too_fast",
+            f"A user may block and unblock {a_minute} times a minute, and {BLOCKING.burst} times at once.",
+            [("retry-after", str(-(-wait // 1000)))],
+        )
+
+
+_LIMIT = (
+    f"Blocks and unblocks of a user are limited to {60_000 // BLOCKING.every} a minute and {BLOCKING.burst} at once, "
+    "except with a token with the scope `service`."
+)
 
 OPERATIONS = (
     Operation(
@@ -71,8 +95,9 @@ OPERATIONS = (
         put_block,
         "Block a user",
         {204: ResponseDoc("The user is blocked: neither of the two sees the other.")},
-        about="To each of the two, the other appears to have signed out at this moment. The id may be unknown.",
-        codes=("blocking_oneself",),
+        about=f"To each of the two, the other appears to have signed out at this moment. The id may be unknown. {_LIMIT} "
+        f"A user may block {MAX_BLOCKS} users in all, with every kind of token.",
+        codes=("blocking_oneself", "blocking_too_fast", "too_many_blocks"),
     ),
     Operation(
         "DELETE",
@@ -80,6 +105,7 @@ OPERATIONS = (
         delete_block,
         "Unblock a user",
         {204: ResponseDoc("The user is not blocked.")},
-        codes=("blocking_oneself",),
+        about=_LIMIT,
+        codes=("blocking_oneself", "blocking_too_fast"),
     ),
 )

@@ -22,6 +22,7 @@ def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
     """Everything that is degraded on this node now; causes come before their effects."""
     yield from _engine(node)
     yield from _lease(node)
+    yield from _reapers(node)
     yield from _ledger(node)
     if auth.trouble is not None:
         yield Trouble("jwks", auth.trouble, "The last good keys stay in use; check the server that provides them.")
@@ -85,6 +86,17 @@ def _lease(node: Node) -> Iterator[Trouble]:
             "nodes",
             f"{len(overdue)} other nodes have not renewed their lease for {max(o.still_for or 0 for o in overdue):.0f} s.",
             "They are frozen, crashed, or cut off from the store; if this goes on, their users are treated as disconnected.",
+        )
+
+
+def _reapers(node: Node) -> Iterator[Trouble]:
+    unattended, shards = node.cluster.unattended_shards, node.context.engine.shards
+    if unattended:
+        where = "any shard" if unattended == shards else f"{unattended} of {shards} shards"
+        yield Trouble(
+            "reapers",
+            f"No process expires due users in {where}: reconnect windows, idle times, modes and custom statuses do not end.",
+            "Set reap = on for at least one node, or start herenow reap for these shards.",
         )
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    func,
     or_,
     select,
     union_all,
@@ -45,6 +46,8 @@ class BlocksAndPreferences:
         self._block = upsert(
             dialect, blocks, every(dialect.batch(*blocks.c)), lambda _new: blocks.c.lifted_at.is_not(None)
         ).returning(blocks.c.blocker)
+        others = select(blocks.c.blocked).where(blocks.c.blocker == bindparam("by")).limit(bindparam("most"))
+        self._count = select(func.count()).select_from(others.subquery())
         this = and_(blocks.c.blocker == bindparam("by"), blocks.c.blocked == bindparam("whom"), _in_force())
         self._unblock = delete(blocks).where(this).returning(blocks.c.blocker)
         self._lift = update(blocks).values(lifted_at=bindparam("since")).where(this).returning(blocks.c.blocker)
@@ -86,6 +89,11 @@ class BlocksAndPreferences:
     def block(self, connection: Connection, row: BlockRow) -> bool:
         values = (row.blocker, row.blocked, row.at, row.blocker_seen, row.blocked_seen, row.lifted_at)
         return len(connection.execute(self._block, rows([values])).all()) > 0
+
+    def has_room(self, connection: Connection, blocker: str, limit: int) -> bool:
+        """True if the user has fewer than `limit` rows, lifted ones included."""
+        count: int = connection.execute(self._count, {"by": blocker, "most": limit}).scalar_one()
+        return count < limit
 
     def unblock(self, connection: Connection, blocker: str, blocked: str, lifted_at: int | None) -> bool:
         pair = {"by": blocker, "whom": blocked}

@@ -22,7 +22,19 @@ from herenow.ledgers.sql.runs import Runs
 from herenow.ledgers.sql.schema import meta
 from herenow.ledgers.sql.user_rows import UserRows
 from herenow.ledgers.sql.voids import Voids
-from herenow.ports import BlockRow, Choice, LedgerChange, LedgerFacts, Relation, RelationRow, Remembered, Void
+from herenow.ports import (
+    BlockRow,
+    Choice,
+    LedgerChange,
+    LedgerFacts,
+    Relation,
+    RelationRow,
+    Remembered,
+    TooManyBlocks,
+    Void,
+    frozen_row,
+    is_kept_when_lifted,
+)
 
 T = TypeVar("T")
 
@@ -211,14 +223,22 @@ class SqlLedger(ABC):
         asked = frozenset(others)
         return await self._read(lambda c: self._visibility.blocks(c, user, asked))
 
-    async def block(self, row: BlockRow) -> bool:
+    async def block(self, row: BlockRow, limit: int | None = None) -> bool:
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
-            return _relation_change(row.blocker, row.blocked, self._visibility.block(connection, row))
+            between = self._visibility.blocks(connection, row.blocker, (row.blocked,))
+            is_new = all(known.blocker != row.blocker for known in between)
+            if is_new and limit is not None and not self._visibility.has_room(connection, row.blocker, limit):
+                raise TooManyBlocks(f"A user may block {limit} users.")
+            preferences = self._visibility.preferences(connection, (row.blocker, row.blocked))
+            stored = self._visibility.block(connection, frozen_row(row, between, preferences))
+            return _relation_change(row.blocker, row.blocked, stored)
 
         return await self._change(work)
 
-    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+    async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
+            preferences = self._visibility.preferences(connection, (blocker, blocked))
+            lifted_at = now if is_kept_when_lifted(preferences) else None
             return _relation_change(blocker, blocked, self._visibility.unblock(connection, blocker, blocked, lifted_at))
 
         return await self._change(work)

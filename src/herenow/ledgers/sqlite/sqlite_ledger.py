@@ -21,12 +21,13 @@ from sqlalchemy.exc import DBAPIError
 
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.sql import NEWEST, VERSION_TABLE, SqlLedger, Statements, read_id, revisions
+from herenow.ledgers.sqlite.file_watch import FileWatch
 from herenow.ledgers.sqlite.pair_facts_query import pair_facts
 from herenow.ledgers.sqlite.sqlite_dialect import MINIMUM, SqliteDialect
 from herenow.ledgers.sqlite.sqlite_errors import at_open, is_locked, while_running
 from herenow.ledgers.sqlite.sqlite_process_lock import SqliteProcessLock
 from herenow.ledgers.sqlite.worker_threads import WorkerThreads
-from herenow.ports import LedgerFacts
+from herenow.ports import LedgerChange, LedgerFacts
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class SqliteLedger(SqlLedger):
         self._readers: WorkerThreads | None = None
         self._lock_timeouts = 0
         self._run = None if self._path is None else SqliteProcessLock(self._path)
+        self._file = FileWatch(self._path)
 
     async def open(self) -> None:
         if self._writer is not None:
@@ -64,6 +66,7 @@ class SqliteLedger(SqlLedger):
         self._readers = self._writer if self._path is None else self._reader_threads()
         try:
             self._id = await self._run_on(self._writer, self._exclusively(_prepare), self._at_open)
+            self._file.begin()
         except BaseException:
             await self.close()
             raise
@@ -73,6 +76,7 @@ class SqliteLedger(SqlLedger):
             if threads is not None:
                 await threads.close()
         self._readers = self._writer = self._id = None
+        self._file.end()
         if self._run is not None:
             self._run.end()
 
@@ -95,6 +99,13 @@ class SqliteLedger(SqlLedger):
 
         return await self._read(work)
 
+    async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
+        def work(connection: Connection) -> tuple[list[LedgerChange], int]:
+            self._file.check()
+            return self._changes.after(connection, after, limit)
+
+        return await self._run_on(self._readers, work, while_running, together=True)
+
     async def schema(self) -> tuple[str | None, str]:
         self._check_place()
         if self._writer is None and (self._path is None or not self._path.exists()):
@@ -114,6 +125,7 @@ class SqliteLedger(SqlLedger):
             await self._run_on(threads, self._exclusively(revisions.upgrade), self._at_open)
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
+        self._file.raise_if_lost()
         return await self._run_on(self._readers, work, while_running, together=True)
 
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
@@ -150,7 +162,10 @@ class SqliteLedger(SqlLedger):
             except DBAPIError as error:
                 self._lock_timeouts += is_locked(error)
                 raise
-            return work(connection)
+            self._file.check()
+            result = work(connection)
+            self._file.check()  # a commit to a file that was deleted meanwhile would be lost
+            return result
 
         return exclusive
 
@@ -206,8 +221,13 @@ class SqliteLedger(SqlLedger):
                 pool_use_lifo=True,  # the last used connection has the warmest cache
                 connect_args=arguments,
             )
+        event.listen(engine, "do_connect", self._refuse_other_file)
         event.listen(engine, "connect", partial(_set_up, wal=wal))
         return engine
+
+    def _refuse_other_file(self, *_arguments: object) -> None:
+        """SQLite would create a missing file."""
+        self._file.check()
 
 
 def _prepare(connection: Connection) -> str:

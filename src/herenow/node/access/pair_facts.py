@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from herenow.core.visibility import Block, Facts, Preferences, Verdict, ViewScope, earliest, judge
+from herenow.core.visibility import Block, Facts, Preferences, Verdict, ViewScope, judge
 from herenow.kit.idset import MANY, NO_IDS, Ids, having, holds, lacking
 from herenow.kit.lru import Lru
-from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
+from herenow.ports import IN_CONTACT, MUTUAL, Relation
 from herenow.ports import STRANGERS as UNRELATED
 
 VIEWERS = 50_000
@@ -70,13 +70,6 @@ UNDECIDED = Preferences()
 """The defaults, which nearly all users have. Compared by identity: all users with the defaults get this object."""
 
 ONESELF = judge(Facts(same_user=True))
-
-
-def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
-    """The block as it concerns a viewer of `target`, or None."""
-    return earliest(
-        (row.at, Block(row.blocker_seen if row.blocker == target else row.blocked_seen, row.lifted_at)) for row in rows
-    )
 
 
 PLAIN = (CONTACTS, FRIENDS, STRANGERS)

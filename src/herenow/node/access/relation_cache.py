@@ -25,19 +25,19 @@ from herenow.errors import Unavailable
 from herenow.kit.deadline import read_within
 from herenow.kit.lru import Lru
 from herenow.node.access.change_feed import ChangeFeed
-from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, PairFact, PairFacts, block_between, pair_fact
+from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, PairFact, PairFacts, pair_fact
 from herenow.node.access.refresh import RefreshSchedule
 from herenow.node.access.unanswered import UnansweredLookups
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
-from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations
+from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations, block_between
 
 TRUST = 30.0
 """Seconds for which facts are trusted while the change table cannot be read."""
 
 MEMBERS = 200_000
 TRIES = 3
-"""Queries at most, if facts change meanwhile."""
+"""Queries at most, if facts change meanwhile. After that the lookup is left to `resolve`, which repeats it every second."""
 
 ANYBODY = "*"
 """Beside a user in a changed pair: all pairs of this user. If a user has this id, facts are at worst queried again."""
@@ -134,6 +134,8 @@ class RelationCache:
                 return
             if not await self._try([(viewer, _first(untied))], self._ask(viewer, untied, unasked)):
                 return
+        if self._facts.untied(viewer, targets) or self._facts.unasked([viewer, *targets]):
+            self._leave_unanswered([(viewer, _first(targets))])
 
     async def relate_to(self, target: str, viewers: Sequence[str]) -> None:
         """The same for one target and many viewers, as one query."""
@@ -145,6 +147,10 @@ class RelationCache:
             concerned = [(viewer, target) for viewer in viewers]
             if not await self._try(concerned, self._ask(target, untied, unasked, as_target=True)):
                 return
+        unknown = {*self._facts.untied_to(target, viewers), *self._facts.unasked([target, *viewers])}
+        if unknown:
+            concerned = [(viewer, target) for viewer in viewers if target in unknown or viewer in unknown]
+            self._leave_unanswered(concerned)
 
     async def renew(self, viewer: str, targets: Sequence[str]) -> None:
         """Query all facts about this viewer and these targets again; until there is an answer, the cached ones count."""
@@ -159,10 +165,15 @@ class RelationCache:
         except Unavailable:
             unanswered = pairs
         if unanswered:
-            self._metrics.unknown_pairs += 1
-        for viewer, target in unanswered:
-            self._unanswered.add("between", viewer, target)
+            self._leave_unanswered(unanswered)
         return not unanswered
+
+    def _leave_unanswered(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """There was no answer about these (viewer, target), or each answer was out of date when it came, because the facts
+        changed meanwhile. The viewers see the targets offline until `resolve` has an answer."""
+        self._metrics.unknown_pairs += 1
+        for viewer, target in pairs:
+            self._unanswered.add("between", viewer, target)
 
     async def _ask(
         self, one: str, others: Sequence[str], users: Sequence[str], *, as_target: bool = False, anew: bool = False

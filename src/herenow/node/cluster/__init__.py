@@ -95,6 +95,11 @@ class Cluster:
         return self.lease.others
 
     @property
+    def unattended_shards(self) -> int:
+        """Shards in which no process expires due users."""
+        return self.assignment.unattended
+
+    @property
     def lease_trouble(self) -> str | None:
         """Error of the last renewal; None: it succeeded."""
         return self.lease.trouble

@@ -52,6 +52,10 @@ class ReaperAssignment:
         self._others: dict[str, _Other] = {}
         self._received_at: dict[str, float] = {}
         self._delays: dict[int, tuple[int, ...]] | None = None
+        self._unattended = 0
+        """Shards that no known process reaps."""
+        self._attended_at = context.clock.monotonic()
+        """When all shards had a reaper for the last time, or the start."""
 
     # Other reapers
 
@@ -90,11 +94,22 @@ class ReaperAssignment:
 
     def delays(self) -> Iterable[tuple[int, tuple[int, ...]]]:
         """(delay, shards): milliseconds for which due users of these shards are left to others; `NEVER`: not ours."""
-        oldest = self._context.clock.monotonic() - self._context.settings.node_lease
+        now = self._context.clock.monotonic()
+        oldest = now - self._context.settings.node_lease
         self._forget([origin for origin, received_at in self._received_at.items() if received_at < oldest])
         if self._delays is None:
             self._delays = dict(self._grouped())
+            attended = self._mine.union(*(other.shards for other in self._others.values()))
+            self._unattended = self._all - len(attended)
+        if not self._unattended or not self._context.authority.holds_lease:  # without the store nobody is heard
+            self._attended_at = now
         return self._delays.items()
+
+    @property
+    def unattended(self) -> int:
+        """Shards that no process has reaped for half a lease. Reapers report themselves every third of one."""
+        patience = self._context.settings.node_lease / 2
+        return self._unattended if self._context.clock.monotonic() - self._attended_at >= patience else 0
 
     def _grouped(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         delays = [self._delay(shard) for shard in range(self._all)]

@@ -43,7 +43,7 @@ class Viewing:
         self.polling = polling = Polling(context, records)
         self.typing_rooms = typing = TypingRooms(context, delivery, records, cluster.messages, access)
         relation_events = RelationEvents(cluster.messages, access, reevaluation, typing)
-        self.privacy = privacy = Privacy(context, records, access, relation_events)
+        self.privacy = privacy = Privacy(context, records, relation_events)
         self.graph = graph = Graph(context, relation_events)
         # Watch
         self.subscribe = subscriptions.subscribe
@@ -74,6 +74,7 @@ class Viewing:
         self.preferences = privacy.preferences
         self.change_preferences = privacy.change
         self.blocked = privacy.blocked
+        self.wait_before_block = privacy.wait_before_block
         self.block = privacy.block
         self.unblock = privacy.unblock
         self.apply_relations = graph.apply

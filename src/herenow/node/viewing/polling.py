@@ -6,38 +6,29 @@ with a live session on any node, and services, are not limited. Only buckets tha
 
 from __future__ import annotations
 
-from herenow.core.limits import Rate, take_token
-from herenow.kit.lru import ExpiringLru
+from herenow.core.limits import Rate
 from herenow.node.context import Context
 from herenow.node.records import Records
+from herenow.node.user_rate import UserRate
 from herenow.settings import milliseconds
-
-POLLERS = 100_000
-"""Buckets kept at most: about 15 MB. Beyond that the oldest is dropped, so its user has a full one."""
 
 
 class Polling:
     def __init__(self, context: Context, records: Records) -> None:
         self._context = context
-        self._rate = Rate(milliseconds(context.settings.poll_every), context.settings.poll_burst)
+        rate = Rate(milliseconds(context.settings.poll_every), context.settings.poll_burst)
+        self._reads = UserRate(rate, context.clock) if rate.every else None
         self._records = records
-        self._full_at: ExpiringLru[str, int] = ExpiringLru(POLLERS)
-        """User → time (ms) at which the bucket is full again, in order of the last reads."""
 
     def __len__(self) -> int:
-        return len(self._full_at)
+        return 0 if self._reads is None else len(self._reads)
 
     async def wait(self, user: str) -> int:
         """Milliseconds until this user may read again; 0: now, and the read is counted."""
-        if self._rate.every == 0 or self._is_here(user):
+        if self._reads is None or self._is_here(user):
             return 0
-        now = self._context.clock.now()
-        full_at, wait = take_token(self._full_at.get(user, now), now, self._rate)
-        if wait == 0:
-            self._full_at.expire(now)
-            self._full_at.put(user, full_at, full_at)
-            return 0
-        return 0 if await self._is_elsewhere(user) else wait
+        wait = self._reads.take(user)
+        return 0 if wait == 0 or await self._is_elsewhere(user) else wait
 
     def _is_here(self, user: str) -> bool:
         person = self._context.people.find(user)
