@@ -102,8 +102,11 @@ async def test_the_application_decides_who_is_related(app, server):
         await bob.send("room.open", room="lobby", id="door")
         await bob.receive("presence.ok")
         await bob.send("presence.subscribe", contacts=True, id="all")
-        await ana.send("presence.typing", room="lobby")
-        assert (await bob.receive("presence.typing"))["user_id"] == "ana"
+        typing = asyncio.ensure_future(bob.receive("presence.typing"))
+        while not typing.done():  # an overloaded node drops typing: clients send it again, and so does this one
+            await ana.send("presence.typing", room="lobby")
+            await asyncio.wait([typing], timeout=3)
+        assert (await typing)["user_id"] == "ana"
 
 
 async def test_a_reported_relation_change_hides_and_later_shows_a_user_without_a_new_subscribe(app, server):
