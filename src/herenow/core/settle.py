@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from herenow.core.evidence import apply_evidence
 from herenow.core.inputs import Edit, Held, Timings
-from herenow.core.model import UNLEASED, Custom, Mode, Presence, View, devices, public
+from herenow.core.model import UNLEASED, Custom, Mode, Presence, Status, View, devices, public
 from herenow.core.reconcile import holds_as_recorded, with_arrivals, with_held, without_unheld
 from herenow.core.status import update_status
 from herenow.core.timeline import apply_due, next_due, next_event, reported_losses, with_history, with_loss
@@ -31,7 +31,7 @@ from herenow.core.values import Value, replace
 
 _AUTO = Mode.AUTO  # looking up an enum attribute is slow
 
-__all__ = ["Change", "Edit", "Held", "Outcome", "Timings", "droppable", "settle", "wake_at"]
+__all__ = ["Change", "Edit", "Held", "Outcome", "Timings", "droppable", "ends", "settle", "wake_at"]
 
 
 class Change(Value, frozen=True):
@@ -117,6 +117,12 @@ def droppable(presence: Presence) -> bool:
     return not (presence.sessions or presence.custom or presence.signed_out or presence.extra) and (
         presence.mode is _AUTO and presence.erased_at is None
     )
+
+
+def ends(before: Presence, after: Presence) -> bool:
+    """True if the user is shown to have left. A deletion counts as no end: it never waits."""
+    left = after.status is Status.OFFLINE and before.status is not Status.OFFLINE
+    return left and after.erased_at == before.erased_at
 
 
 def _outcome(

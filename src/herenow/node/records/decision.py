@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from herenow.core.edits import set_custom, set_mode
-from herenow.core.model import Presence, Status
+from herenow.core.model import Presence
 from herenow.core.sessions import later
 from herenow.core.settle import Edit, Held, Outcome, Timings
 from herenow.core.values import replace
@@ -68,12 +68,6 @@ _EMPTY = Presence()
 def answers_caller(outcome: Outcome, edits: Iterable[PendingEdit]) -> bool:
     """True if a caller gets the answer "nothing had to change". It may be based on an old record: read the store first."""
     return bool(outcome.refused) or any(pending.edit is not NO_EDIT for pending in edits)
-
-
-def ends(before: Presence, after: Presence) -> bool:
-    """True if the user is shown to have left. A deletion counts as no end: it never waits."""
-    left = after.status is Status.OFFLINE and before.status is not Status.OFFLINE
-    return left and after.erased_at == before.erased_at
 
 
 def differ_in_stamps_only(before: Presence, after: Presence) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from herenow.core.record import encode
-from herenow.core.settle import droppable, settle
+from herenow.core.settle import droppable, ends, settle
 from herenow.errors import Unavailable
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
 from herenow.node.outages import EndsWait
 from herenow.node.people import InFlightCommit, PendingEdit, Person
-from herenow.node.records.decision import Decision, differ_in_stamps_only, ends, log_note, restored
+from herenow.node.records.decision import Decision, differ_in_stamps_only, log_note, restored
 from herenow.node.records.ledger_writer import LedgerWriter
 from herenow.node.records.reader import Reader
 from herenow.node.records.record_events import RecordEvents
