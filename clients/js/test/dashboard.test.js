@@ -8,7 +8,7 @@ import { count, duration, many, rate, short } from "../build/dashboard/words.js"
 const point = (at, changes = 1) => ({ at, changes, p50: null });
 const times = (points) => points.map((each) => each.at);
 
-test("what is new follows what is known, each moment once", () => {
+test("merged() appends new points and keeps each time once", () => {
   const known = [point(2_000), point(4_000)];
   assert.deepEqual(times(merged(known, [point(4_000), point(6_000)])), [2_000, 4_000, 6_000]);
   assert.deepEqual(times(merged(known, [])), [2_000, 4_000]);
@@ -17,29 +17,29 @@ test("what is new follows what is known, each moment once", () => {
   assert.equal(last([]), 0);
 });
 
-test("a server whose time was set back begins anew", () => {
+test("merged() starts again when the server's clock was set back", () => {
   assert.deepEqual(times(merged([point(20_000), point(22_000)], [point(8_000)])), [8_000]);
 });
 
-test("half an hour is kept and no more", () => {
+test("merged() keeps the last half hour", () => {
   let points = [];
   for (let at = STEP; at <= (KEPT + 100) * STEP; at += STEP) points = merged(points, [point(at)]);
   assert.equal(points.length, KEPT);
   assert.equal(last(points), (KEPT + 100) * STEP);
 });
 
-test("where nothing is known the line breaks", () => {
+test("columns() breaks the line where points are missing", () => {
   const [x, changes, p50] = columns([point(2_000, 5), point(4_000, 6), point(20_000, 7)], ["changes", "p50"]);
   assert.deepEqual(x, [2, 4, 6, 20]);
   assert.deepEqual(changes, [5, 6, null, 7]);
   assert.deepEqual(p50, [null, null, null, null]);
 });
 
-test("one moment that is missing is no break", () => {
+test("columns() does not break the line when one point is missing", () => {
   assert.deepEqual(columns([point(2_000, 5), point(6_000, 6)], ["changes"]), [[2, 6], [5, 6]]);
 });
 
-test("numbers as people read them", () => {
+test("numbers and durations are formatted for reading", () => {
   const rows = [
     [count(1234567), "1\u202f234\u202f567"],
     [count(999), "999"],
@@ -62,7 +62,7 @@ test("numbers as people read them", () => {
   for (const [said, expected] of rows) assert.equal(said, expected);
 });
 
-test("why a token did not open the door", () => {
+test("refusal() explains why the server refused a token", () => {
   assert.equal(refusal("token_missing"), "");
   assert.match(refusal("forbidden"), /scope service/);
   assert.match(refusal("token_expired"), /expired/);

@@ -34,7 +34,7 @@ function hide(window, hidden) {
   window.document.dispatchEvent(new window.Event("visibilitychange"));
 }
 
-test("keys and pointers are activity, a few seconds apart", async (t) => {
+test("key and pointer events count as activity", async (t) => {
   const { window } = page(t);
   const { socket, pass } = await client(t);
   for (let n = 0; n < 50; n++) window.dispatchEvent(new window.Event(n % 2 ? "keydown" : "pointermove"));
@@ -42,7 +42,7 @@ test("keys and pointers are activity, a few seconds apart", async (t) => {
   assert.deepEqual(socket().sent, [{ type: "presence.heartbeat", activity_type: "active" }]);
 });
 
-test("activity can be left to the application", async (t) => {
+test("the client ignores page events with activity: false", async (t) => {
   const { window } = page(t);
   const { socket, pass } = await client(t, { activity: false });
   window.dispatchEvent(new window.Event("keydown"));
@@ -50,7 +50,7 @@ test("activity can be left to the application", async (t) => {
   assert.deepEqual(socket().sent, [{ type: "presence.heartbeat" }]);
 });
 
-test("a page that comes to the front is activity, and asks whether the server is there", async (t) => {
+test("a page that becomes visible reports activity and checks the connection", async (t) => {
   const { window } = page(t);
   const { here, socket, pass } = await client(t);
   here.idle();
@@ -61,7 +61,7 @@ test("a page that comes to the front is activity, and asks whether the server is
   assert.equal(here.state.phase, "reconnecting");
 });
 
-test("a page that comes to the front does not wait out a long back-off, but what the server asked for", async (t) => {
+test("a page that becomes visible shortens the back-off, but not a delay that the server asked for", async (t) => {
   const { window } = page(t);
   t.mock.method(Math, "random", () => 0.5);
   const { here, socket, pass, Sockets } = await client(t, { deviceId: "d" });
@@ -78,7 +78,7 @@ test("a page that comes to the front does not wait out a long back-off, but what
   assert.equal(Sockets.all.length, 3);
 });
 
-test("a page that comes to the front asks for a token at once, if the last request failed", async (t) => {
+test("a page that becomes visible requests a token at once if the last request failed", async (t) => {
   const { window } = page(t);
   let fails = true;
   const source = () => {
@@ -94,7 +94,7 @@ test("a page that comes to the front asks for a token at once, if the last reque
   assert.equal(Sockets.all.length, 1);
 });
 
-test("a page that leaves and comes back out of the browser's cache wants what it wanted", async (t) => {
+test("a page that is hidden unsubscribes, and a page restored from the cache subscribes again", async (t) => {
   const { window } = page(t);
   const { here, socket, pass } = await client(t);
   here.watch(["bo"], () => {});
@@ -108,7 +108,7 @@ test("a page that leaves and comes back out of the browser's cache wants what it
   assert.deepEqual(socket().of("presence.subscribe").map((frame) => frame.target_user_ids), [["bo"], ["bo"]]);
 });
 
-test("a closed client hears nothing of the page", async (t) => {
+test("a closed client ignores page events", async (t) => {
   const { window } = page(t);
   const { here, socket } = await client(t);
   here.close();
@@ -118,7 +118,7 @@ test("a closed client hears nothing of the page", async (t) => {
   assert.deepEqual(socket().sent, []);
 });
 
-test("the device is the same at the next visit", async (t) => {
+test("the device id stays the same at the next visit", async (t) => {
   page(t);
   const device = (socket) => new URL(socket.url).searchParams.get("device_id");
   const first = await client(t);
@@ -130,14 +130,14 @@ test("the device is the same at the next visit", async (t) => {
   assert.ok(one.length > 5);
 });
 
-test("where storage is forbidden, a device of its own", async (t) => {
+test("without localStorage the client makes a new device id", async (t) => {
   page(t, { without: ["localStorage"] });
   const { here, socket } = await client(t);
   assert.ok(new URL(socket().url).searchParams.get("device_id").length > 5);
   assert.equal(here.state.phase, "connected");
 });
 
-test("an address relative to the page", async (t) => {
+test("the client accepts a URL relative to the page", async (t) => {
   page(t);
   const { here, Sockets } = await client(t);
   Object.defineProperty(globalThis, "location", { value: { href: "https://here.test/a/b" }, configurable: true });
@@ -148,7 +148,7 @@ test("an address relative to the page", async (t) => {
   assert.equal(Sockets.last.url, "wss://here.test/ws/presence?device_id=d&platform=web");
 });
 
-test("dots: shape, word and state, in one frame for all of them", async (t) => {
+test("dots show the status, its label and staleness, and are all painted in one frame", async (t) => {
   const { document, frames, paint } = page(t);
   const { defineGreenDot } = await import("../build/green-dot.js");
   const { here, socket, pass } = await client(t);
@@ -196,7 +196,7 @@ test("dots: shape, word and state, in one frame for all of them", async (t) => {
   assert.deepEqual(socket().of("presence.subscribe"), []);
 });
 
-test("dots in another language, from another client", async (t) => {
+test("a second element can have another name, other labels and another client", async (t) => {
   const { document, paint } = page(t);
   const { defineGreenDot } = await import("../build/green-dot.js?second");
   const { here, socket, pass } = await client(t);
@@ -210,7 +210,7 @@ test("dots in another language, from another client", async (t) => {
   assert.equal(mark.title, "da");
 });
 
-test("a dot that comes with a status keeps it, as last known, until there is word of that person", async (t) => {
+test("a dot with a rendered status shows it as stale until a status arrives", async (t) => {
   const { document, paint } = page(t);
   const { defineGreenDot } = await import("../build/green-dot.js?third");
   const { here, socket, pass } = await client(t);

@@ -6,7 +6,7 @@ import { client, settled, status } from "./fakes.js";
 
 const subscribed = (socket) => socket.of("presence.subscribe").map((frame) => frame.target_user_ids);
 
-test("any number of watchers share one subscription, asked for in one frame", async (t) => {
+test("several watchers share one subscription, which is sent in one frame", async (t) => {
   const { here, socket, pass } = await client(t);
   const seen = [];
   here.watch(["bo", "chen"], (now, before) => seen.push(["first", now.user, now.status, before?.status]));
@@ -27,7 +27,7 @@ test("any number of watchers share one subscription, asked for in one frame", as
   assert.equal(here.get("nobody").status, "unknown");
 });
 
-test("a value is spelled as JavaScript is", async (t) => {
+test("a presence has camelCase fields", async (t) => {
   const { here, socket, pass } = await client(t);
   let bo;
   here.watch(["bo"], (now) => (bo = now));
@@ -54,7 +54,7 @@ test("a value is spelled as JavaScript is", async (t) => {
   assert.deepEqual(here.me.get().devices, [{ deviceId: "d1", platform: "web", active: true, since: 1763251200000 }]);
 });
 
-test("the last watcher's leaving unsubscribes, a little later", async (t) => {
+test("the client unsubscribes one second after the last watcher stopped", async (t) => {
   const { here, socket, pass } = await client(t);
   const one = here.watch(["bo"], () => {});
   const other = here.watch(["bo"], () => {});
@@ -77,7 +77,7 @@ test("the last watcher's leaving unsubscribes, a little later", async (t) => {
   assert.equal(here.get("bo").status, "unknown");
 });
 
-test("five thousand watchers are a few frames, none larger than allowed", async (t) => {
+test("five thousand subscriptions are sent in few frames, none larger than the limit", async (t) => {
   const { here, socket, pass } = await client(t);
   let painted = 0;
   const users = Array.from({ length: 5_000 }, (_, n) => `user-${n}-${"é".repeat(20)}`);
@@ -97,7 +97,7 @@ test("five thousand watchers are a few frames, none larger than allowed", async 
   assert.deepEqual(socket().of("presence.unsubscribe").flatMap((frame) => frame.target_user_ids), users);
 });
 
-test("denials and ids that are none", async (t) => {
+test("a watcher gets denials and invalid ids", async (t) => {
   const { here, socket, pass } = await client(t);
   const seen = [];
   here.watch(["eve", "a b", null, "many"], (now) => seen.push([now.user, now.status, now.denied]));
@@ -121,7 +121,7 @@ test("denials and ids that are none", async (t) => {
   assert.deepEqual(subscribed(socket()).at(-1), ["eve"]);
 });
 
-test("a subscribe that failed is repeated later, not at once", async (t) => {
+test("the client repeats a failed subscribe after a delay", async (t) => {
   const { here, socket, pass } = await client(t);
   const errors = [];
   here.onError((error) => errors.push(error));
@@ -136,7 +136,7 @@ test("a subscribe that failed is repeated later, not at once", async (t) => {
   assert.deepEqual(errors, []);
 });
 
-test("while disconnected people are stale, not offline, and fresh again afterwards", async (t) => {
+test("users become stale while disconnected, not offline, and are fresh again after the reconnect", async (t) => {
   const { here, socket, pass } = await client(t);
   const seen = [];
   here.watch(["bo"], (now) => seen.push([now.status, now.stale]));
@@ -155,7 +155,7 @@ test("while disconnected people are stale, not offline, and fresh again afterwar
   assert.deepEqual(seen.at(-1), ["online", false]);
 });
 
-test("a quick reconnect is not seen by watchers", async (t) => {
+test("watchers do not notice a quick reconnect", async (t) => {
   const { here, socket, pass } = await client(t);
   let calls = 0;
   here.watch(["bo"], () => calls++);
@@ -171,7 +171,7 @@ test("a quick reconnect is not seen by watchers", async (t) => {
   assert.equal(calls, 1);
 });
 
-test("contacts: everybody one may see", async (t) => {
+test("watchContacts() delivers all contacts", async (t) => {
   const { here, socket, pass } = await client(t);
   const seen = [];
   const stop = here.watchContacts((now) => seen.push(now.user));
@@ -188,7 +188,7 @@ test("contacts: everybody one may see", async (t) => {
   assert.deepEqual(socket().sent.at(-1), { type: "presence.unsubscribe", contacts: true });
 });
 
-test("a choice resolves with the server's answer and rejects with its refusal", async (t) => {
+test("set() resolves with the server's answer and rejects with its error", async (t) => {
   const { here, socket } = await client(t);
   const busy = here.me.set({ mode: "busy", text: "In a meeting" });
   const { id, ...frame } = socket().sent[0];
@@ -200,7 +200,7 @@ test("a choice resolves with the server's answer and rejects with its refusal", 
   await assert.rejects(wrong, { name: "HerenowError", code: "text_too_long", message: "At most 100." });
 });
 
-test("17:00 is the next time it is that late here", async (t) => {
+test("an until of 17:00 means the next 17:00 in local time", async (t) => {
   const now = new Date(2026, 5, 10, 16, 30).getTime();
   const { here, socket } = await client(t, {}, { now });
   const until = () => socket().sent.at(-1).until;
@@ -218,7 +218,7 @@ test("17:00 is the next time it is that late here", async (t) => {
   assert.deepEqual({ ...socket().sent.at(-1), id: 0 }, { type: "presence.set", mode: "auto", id: 0 });
 });
 
-test("a choice made without a connection waits for one, and for no longer than it should", async (t) => {
+test("set() without a connection waits for one, up to a limit", async (t) => {
   const unhandled = [];
   const listener = (error) => unhandled.push(error);
   process.on("unhandledRejection", listener);
@@ -238,7 +238,7 @@ test("a choice made without a connection waits for one, and for no longer than i
   assert.deepEqual(unhandled, []);
 });
 
-test("a choice whose answer was lost with the connection is said to the next one, once", async (t) => {
+test("set() is sent again, once, on the next connection if the answer is missing", async (t) => {
   const { here, socket, pass } = await client(t);
   const chosen = here.me.set({ mode: "busy" });
   const first = socket();
@@ -256,7 +256,7 @@ test("a choice whose answer was lost with the connection is said to the next one
   assert.deepEqual(socket().of("presence.set"), []);
 });
 
-test("a choice is refused at once when there will be no connection", async (t) => {
+test("set() rejects at once when the client is closed", async (t) => {
   const { here, socket } = await client(t);
   const waiting = here.me.set({ mode: "busy" });
   socket().end(4409, "signed_out");
@@ -264,7 +264,7 @@ test("a choice is refused at once when there will be no connection", async (t) =
   await assert.rejects(here.me.set({ mode: "away" }), { code: "closed" });
 });
 
-test("typing is said every four seconds at the most, its end at once", async (t) => {
+test("the client sends typing at most every four seconds, and its end at once", async (t) => {
   const { here, socket, pass } = await client(t);
   for (let key = 0; key < 10; key++) here.typing({ to: "bo" });
   here.typing({ room: "r1" });
@@ -276,7 +276,7 @@ test("typing is said every four seconds at the most, its end at once", async (t)
   assert.deepEqual(socket().sent.slice(2).map((frame) => frame.typing), [undefined, false, undefined]);
 });
 
-test("who types is told, and that they stopped, whatever became of them", async (t) => {
+test("onTyping() reports the start and the end of typing, even if no end arrives", async (t) => {
   const { here, socket, pass } = await client(t);
   const seen = [];
   here.onTyping(({ user, typing, room }) => seen.push([user, typing, room]));
@@ -304,7 +304,7 @@ test("who types is told, and that they stopped, whatever became of them", async 
   assert.deepEqual(socket().sent.at(-1), { type: "room.close", room: "r1" });
 });
 
-test("one listener's mistake is not the others'", async (t) => {
+test("an exception in one listener does not affect the others", async (t) => {
   t.mock.method(console, "error", () => {});
   const { here, socket, pass } = await client(t);
   const seen = [];
@@ -319,7 +319,7 @@ test("one listener's mistake is not the others'", async (t) => {
   assert.equal(console.error.mock.callCount(), 1);
 });
 
-test("errors that answer nobody are told", async (t) => {
+test("onError() reports errors that answer no request", async (t) => {
   const { here, socket } = await client(t);
   const seen = [];
   const stop = here.onError((error) => seen.push(error.code));

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { client, settled, sockets, status, token } from "./fakes.js";
 
-test("connects with token, device and platform", async (t) => {
+test("the client connects with token, device and platform", async (t) => {
   const given = token();
   const { socket, here } = await client(t, { token: given, deviceId: "phone 1/2".replaceAll(" ", "-"), platform: "mobile" });
   const url = new URL(socket().url);
@@ -13,7 +13,7 @@ test("connects with token, device and platform", async (t) => {
   assert.equal(here.state.phase, "connected");
 });
 
-test("beats as often as the server says", async (t) => {
+test("the client sends heartbeats at the interval that the server gives", async (t) => {
   const { socket, pass } = await client(t, {}, { welcome: false });
   socket().welcome({ beat_every: 7 });
   await pass(6_999);
@@ -24,7 +24,7 @@ test("beats as often as the server says", async (t) => {
   assert.equal(socket().of("presence.heartbeat").length, 2);
 });
 
-test("activity goes with the next beat, and only once", async (t) => {
+test("the next heartbeat reports activity once", async (t) => {
   const { here, socket, pass } = await client(t);
   here.active();
   here.active();
@@ -35,7 +35,7 @@ test("activity goes with the next beat, and only once", async (t) => {
   assert.deepEqual(socket().sent.at(-1), { type: "presence.heartbeat" });
 });
 
-test("who did nothing for idle_after is idle, and active at once when they act", async (t) => {
+test("the client is idle after idle_after without activity, and active again at the next activity", async (t) => {
   const { here, socket, pass } = await client(t);
   for (let beat = 0; beat < 10; beat++) {
     await pass(30_000);
@@ -51,7 +51,7 @@ test("who did nothing for idle_after is idle, and active at once when they act",
   assert.deepEqual(socket().sent.at(-1), { type: "presence.active" });
 });
 
-test("coming back while idle is not acting", async (t) => {
+test("a reconnect while idle does not count as activity", async (t) => {
   const { here, socket, pass } = await client(t);
   here.idle();
   socket().end(1006);
@@ -60,7 +60,7 @@ test("coming back while idle is not acting", async (t) => {
   assert.deepEqual(socket().sent, [{ type: "presence.away" }]);
 });
 
-test("a server that fell silent is asked, and left when it does not answer", async (t) => {
+test("the client checks a silent server, and reconnects if it does not answer", async (t) => {
   const { socket, pass, here, Sockets } = await client(t);
   const first = socket();
   for (let beat = 0; beat < 4; beat++) await pass(30_000);
@@ -77,7 +77,7 @@ test("a server that fell silent is asked, and left when it does not answer", asy
   assert.equal(Sockets.all.length, 2);
 });
 
-test("a connection that never answers is given up", async (t) => {
+test("the client gives up a connection that gets no welcome", async (t) => {
   const { here, pass, Sockets } = await client(t, {}, { welcome: false });
   await pass(10_000);
   assert.equal(here.state.phase, "reconnecting");
@@ -85,7 +85,7 @@ test("a connection that never answers is given up", async (t) => {
   assert.equal(Sockets.all.length, 2);
 });
 
-test("waits longer after each failure, with full jitter, and no more than 30 s", async (t) => {
+test("the back-off grows after each failure, with full jitter, up to 30 s", async (t) => {
   t.mock.method(Math, "random", () => 0.999);
   const { here, pass, socket, Sockets } = await client(t, { deviceId: "d" }, { welcome: false });
   const waits = [];
@@ -100,7 +100,7 @@ test("waits longer after each failure, with full jitter, and no more than 30 s",
   assert.deepEqual(waits, [1998, 3996, 7992, 15984, 29970, 29970, 29970, 29970]);
 });
 
-test("a connection that ends right after its welcome counts as a failure: no storm", async (t) => {
+test("a connection that ends right after its welcome counts as a failure", async (t) => {
   t.mock.method(Math, "random", () => 0.999);
   const { here, pass, socket } = await client(t, { deviceId: "d" }, { welcome: false });
   for (let n = 0; n < 6; n++) {
@@ -112,7 +112,7 @@ test("a connection that ends right after its welcome counts as a failure: no sto
   assert.equal(here.state.retryIn, 29970);
 });
 
-test("a connection that lived is no failure", async (t) => {
+test("a connection that lasted ten seconds does not count as a failure", async (t) => {
   t.mock.method(Math, "random", () => 0.999);
   const { here, pass, socket } = await client(t, { deviceId: "d" });
   for (let n = 0; n < 3; n++) {
@@ -124,7 +124,7 @@ test("a connection that lived is no failure", async (t) => {
   }
 });
 
-test("comes back when the server asked for it, and not before", async (t) => {
+test("the client reconnects after the delay that the server gives, not before", async (t) => {
   t.mock.method(Math, "random", () => 0);
   const { here, pass, socket, Sockets } = await client(t, { deviceId: "d" });
   socket().end(1012, "retry_after_ms=5000");
@@ -136,7 +136,7 @@ test("comes back when the server asked for it, and not before", async (t) => {
 });
 
 for (const code of [1000, 4400, 4409]) {
-  test(`${code} is the end, until connect() is called`, async (t) => {
+  test(`after close code ${code} the client stays closed until connect() is called`, async (t) => {
     const { here, pass, socket, Sockets } = await client(t);
     socket().end(code, "why");
     assert.deepEqual(here.state, { phase: "closed", code, reason: "why" });
@@ -150,14 +150,14 @@ for (const code of [1000, 4400, 4409]) {
   });
 }
 
-test("too many connections: slowly", async (t) => {
+test("after too many connections the client reconnects slowly", async (t) => {
   t.mock.method(Math, "random", () => 0.5);
   const { here, socket } = await client(t, { deviceId: "d" });
   socket().end(4429);
   assert.equal(here.state.retryIn, 15_000);
 });
 
-test("a refused token is not tried again; another one is", async (t) => {
+test("the client does not retry a refused token, but tries a different one", async (t) => {
   const tokens = [token({ n: 1 }), token({ n: 2 })];
   let asked = 0;
   const { here, pass, socket, Sockets } = await client(t, { token: () => tokens[Math.min(asked++, 1)] }, { welcome: false });
@@ -172,7 +172,7 @@ test("a refused token is not tried again; another one is", async (t) => {
   assert.equal(Sockets.all.length, 2);
 });
 
-test("tokens that are all refused end it", async (t) => {
+test("the client closes after four refused tokens", async (t) => {
   let n = 0;
   const { here, pass, socket, Sockets } = await client(t, { token: () => token({ n: n++ }) }, { welcome: false });
   for (let turn = 0; turn < 4; turn++) {
@@ -183,7 +183,7 @@ test("tokens that are all refused end it", async (t) => {
   assert.equal(Sockets.all.length, 4);
 });
 
-test("a fixed token that is refused ends it", async (t) => {
+test("the client closes when a fixed token is refused", async (t) => {
   const { here, pass, socket, Sockets } = await client(t, { token: token() }, { welcome: false });
   socket().end(4401, "token_expired");
   await pass(2_000);
@@ -191,14 +191,14 @@ test("a fixed token that is refused ends it", async (t) => {
   assert.equal(Sockets.all.length, 1);
 });
 
-test("nobody signed in: no connection, no noise", async (t) => {
+test("without a signed-in user the client opens no connection", async (t) => {
   const { here, pass, Sockets } = await client(t, { token: async () => null }, { welcome: false });
   assert.deepEqual(here.state, { phase: "signed_out" });
   await pass(600_000);
   assert.equal(Sockets.all.length, 0);
 });
 
-test("a token source that fails is asked again with back-off, and says so", async (t) => {
+test("the client retries a failing token function with back-off, and reports the error", async (t) => {
   let fails = true;
   let asked = 0;
   const source = async () => {
@@ -224,7 +224,7 @@ test("a token source that fails is asked again with back-off, and says so", asyn
   assert.equal(Sockets.all.length, 1);
 });
 
-test("the token is renewed before its end, by the server's clock", async (t) => {
+test("the client renews the token before it expires, by the server's clock", async (t) => {
   let n = 0;
   const made = [];
   const source = () => made[made.push(token({ ttl: 600, n: n++ })) - 1];
@@ -237,7 +237,7 @@ test("the token is renewed before its end, by the server's clock", async (t) => 
   assert.equal(made.length, 2);
 });
 
-test("a renewal that fails leaves the connection, and the next one asks anew", async (t) => {
+test("a failed renewal keeps the connection, and a reconnect requests a new token", async (t) => {
   let fails = false;
   let n = 0;
   const source = () => {
@@ -259,7 +259,7 @@ test("a renewal that fails leaves the connection, and the next one asks anew", a
   assert.equal(here.state.phase, "connected");
 });
 
-test("a renewal that fails, or brings nothing new, is tried again while there is time, and not in a hurry", async (t) => {
+test("the client retries a renewal that fails or returns the same token, at a limited rate", async (t) => {
   let asked = 0;
   let first;
   const source = () => {
@@ -273,7 +273,7 @@ test("a renewal that fails, or brings nothing new, is tried again while there is
   assert.equal(socket().of("presence.refresh").length, 0);
 });
 
-test("a renewal brings somebody else's token: the connection was not theirs", async (t) => {
+test("the client closes when a renewal returns the token of another user", async (t) => {
   let sub = "ana";
   const { here, socket, pass, Sockets } = await client(t, { token: () => token({ sub, ttl: 100 }) });
   sub = "bo";
@@ -284,7 +284,7 @@ test("a renewal brings somebody else's token: the connection was not theirs", as
   assert.equal(Sockets.all.length, 1);
 });
 
-test("somebody else signs in: connect() begins anew, with their token and without what the first one knew", async (t) => {
+test("connect() after another user signed in uses the new token and forgets the old statuses", async (t) => {
   let sub = "ana";
   const { here, socket, pass, Sockets } = await client(t, { token: () => token({ sub }) });
   const seen = [];
@@ -308,7 +308,7 @@ test("somebody else signs in: connect() begins anew, with their token and withou
   assert.deepEqual(seen, [["online", undefined], ["away", undefined]]);
 });
 
-test("connect() with the same person asks for a token once more: the old one may be why it ended", async (t) => {
+test("connect() for the same user requests a new token", async (t) => {
   let n = 0;
   const { here, socket, Sockets } = await client(t, { token: () => token({ n: n++ }) });
   const first = socket().protocols[1];
@@ -319,7 +319,7 @@ test("connect() with the same person asks for a token once more: the old one may
   assert.notEqual(socket().protocols[1], first);
 });
 
-test("two calls of connect() at once, and the slower answer is the older one: the newer counts", async (t) => {
+test("with two concurrent calls of connect(), the token of the later call is used", async (t) => {
   const given = [];
   const { here, Sockets, pass } = await client(t, { token: () => new Promise((resolve) => given.push(resolve)) }, { welcome: false });
   here.connect();
@@ -330,7 +330,7 @@ test("two calls of connect() at once, and the slower answer is the older one: th
   assert.deepEqual(Sockets.all.map((socket) => JSON.parse(atob(socket.protocols[1].split(".")[3])).sub), ["bo"]);
 });
 
-test("a clock that is set back an hour neither stops beats nor hides activity nor ends the token", async (t) => {
+test("a clock that is set back by an hour affects neither heartbeats nor activity nor the token", async (t) => {
   const { here, socket, pass } = await client(t, {});
   const wall = Date.now;
   const steady = performance.now;
@@ -345,21 +345,21 @@ test("a clock that is set back an hour neither stops beats nor hides activity no
   assert.equal(socket().sent.at(-1).activity_type, "active");
 });
 
-test("no WebSocket at all: closed, with a reason, without an exception", async (t) => {
+test("without WebSocket support the client is closed, with a reason and without an exception", async (t) => {
   const { here, pass } = await client(t, { WebSocket: class { constructor() { throw new TypeError("no sockets here"); } } }, { welcome: false });
   assert.equal(here.state.phase, "closed");
   assert.match(here.state.reason, /no sockets here/);
   await pass(60_000);
 });
 
-test("frames that are not JSON, or not known, are ignored", async (t) => {
+test("the client ignores frames that are not JSON or of unknown type", async (t) => {
   const { here, socket } = await client(t);
   socket().onmessage({ data: "{" });
   socket().say({ type: "presence.from_the_future", id: "w1" });
   assert.equal(here.state.phase, "connected");
 });
 
-test("close() is final: no timer, no socket, no callback", async (t) => {
+test("close() is final: no timer, socket or callback remains", async (t) => {
   const { here, socket, states, pass, Sockets } = await client(t);
   here.watch(["bo"], () => assert.fail("closed"));
   here.close();
@@ -374,7 +374,7 @@ test("close() is final: no timer, no socket, no callback", async (t) => {
   assert.equal(Sockets.all.length, 1);
 });
 
-test("closed while the token is on its way", async (t) => {
+test("close() while a token is requested opens no socket", async (t) => {
   let give;
   const { here, Sockets } = await client(t, { token: () => new Promise((resolve) => (give = resolve)) }, { welcome: false });
   here.close();
@@ -383,7 +383,7 @@ test("closed while the token is on its way", async (t) => {
   assert.equal(Sockets.all.length, 0);
 });
 
-test("a late word of an old socket is not heard", async (t) => {
+test("the client ignores messages of an old socket", async (t) => {
   const { here, socket, pass } = await client(t);
   const old = socket();
   const seen = [];

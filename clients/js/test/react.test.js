@@ -29,7 +29,7 @@ async function render(t, component) {
   return { ...given, box, root, draw, say };
 }
 
-test("usePresence shows what changes, and leaves when it is unmounted", async (t) => {
+test("usePresence() renders changes, and unsubscribes when it is unmounted", async (t) => {
   let renders = 0;
   const { box, pass, say, socket, root } = await render(t, () => (renders++, h("p", null, usePresence("bo").status)));
   assert.equal(box.textContent, "unknown");
@@ -48,7 +48,7 @@ test("usePresence shows what changes, and leaves when it is unmounted", async (t
   assert.equal(socket().of("presence.unsubscribe").length, 1);
 });
 
-test("usePresences keeps the order, with a new array at every render", async (t) => {
+test("usePresences() keeps the order, although each render passes a new array", async (t) => {
   const { box, pass, say } = await render(t, () => h("p", null, usePresences(["bo", "chen"]).map((each) => `${each.user}:${each.status}`).join(" ")));
   await pass(10);
   await pass(10);
@@ -56,7 +56,7 @@ test("usePresences keeps the order, with a new array at every render", async (t)
   assert.equal(box.textContent, "bo:online chen:busy");
 });
 
-test("useMyPresence: what one is, and choosing", async (t) => {
+test("useMyPresence() returns the user's own presence and its setters", async (t) => {
   let mine;
   const { box, say, socket } = await render(t, () => ((mine = useMyPresence()), h("p", null, mine.me?.mode ?? "?")));
   assert.equal(box.textContent, "?");
@@ -66,7 +66,7 @@ test("useMyPresence: what one is, and choosing", async (t) => {
   assert.equal(socket().of("presence.set")[0].mode, "auto");
 });
 
-test("useTyping: who types in a room, and typing oneself", async (t) => {
+test("useTyping() lists the users who type in a room, and sends typing", async (t) => {
   let room;
   const { box, say, socket, pass } = await render(t, () => ((room = useTyping({ room: "r1" })), h("p", null, room.typing.join(","))));
   await pass(10);
@@ -81,19 +81,19 @@ test("useTyping: who types in a room, and typing oneself", async (t) => {
   assert.deepEqual(socket().of("presence.typing"), [{ type: "presence.typing", room: "r1" }]);
 });
 
-test("useConnection: for the banner", async (t) => {
+test("useConnection() returns the connection phase", async (t) => {
   const { box, socket } = await render(t, () => h("p", null, useConnection().phase));
   assert.equal(box.textContent, "connected");
   await act(() => socket().end(1006));
   assert.equal(box.textContent, "reconnecting");
 });
 
-test("on the server everybody is unknown", async (t) => {
+test("server-side rendering shows every user as unknown", async (t) => {
   const { here } = await client(t);
   const Dot = () => h("b", null, usePresence("bo").status + useConnection().phase);
   assert.equal(renderToString(h(HerenowProvider, { client: here }, h(Dot))), "<b>unknownconnecting</b>");
 });
 
-test("without a provider there is a sentence", () => {
+test("a hook without a provider throws an error that names HerenowProvider", () => {
   assert.throws(() => renderToString(h(() => usePresence("bo").status)), /HerenowProvider/);
 });

@@ -17,7 +17,7 @@ function client(...answers) {
 }
 const json = (value, init) => new Response(JSON.stringify(value), init);
 
-test("ids with odd characters arrive as they are", async () => {
+test("ids with special characters are encoded in the URL", async () => {
   const { rest, asked } = client();
   await rest.block("a/b?c#d%é");
   await rest.addMember("r/1", 42);
@@ -29,7 +29,7 @@ test("ids with odd characters arrive as they are", async () => {
   assert.equal(asked[0].body, undefined);
 });
 
-test("the token may come from an endpoint", async (t) => {
+test("the client can fetch its token from an endpoint", async (t) => {
   const jwt = token();
   const app = await endpoint(t, { body: jwt }, { status: 502, ...HTML }, { status: 401 });
   const asked = [];
@@ -41,7 +41,7 @@ test("the token may come from an endpoint", async (t) => {
   assert.deepEqual(asked, [`Bearer ${jwt}`]);
 });
 
-test("what is not mentioned is not sent", async () => {
+test("the client does not send preferences that are not given", async () => {
   const answer = { visibility: "nobody", share_last_seen: false, idle_after: null, public: true };
   const { rest, asked } = client(json(answer), json(answer));
   assert.deepEqual(await rest.setPreferences({ visibility: "nobody" }), { visibility: "nobody", shareLastSeen: false, idleAfter: null, public: true });
@@ -49,19 +49,19 @@ test("what is not mentioned is not sent", async () => {
   assert.deepEqual(asked.map(({ body }) => body), [{ visibility: "nobody" }, { share_last_seen: false, idle_after: null }]);
 });
 
-test("a refusal has the server's code, and the time to come back", async () => {
+test("a RestError has the server's code and retryAfter", async () => {
   const { rest } = client(json({ code: "polling_too_fast", detail: "Bulk reads are limited." }, { status: 429, headers: { "retry-after": "30" } }));
   await assert.rejects(rest.getMany(["bo"]), { name: "RestError", code: "polling_too_fast", message: "Bulk reads are limited.", status: 429, retryAfter: 30 });
 });
 
-test("what is not the server's answer is no answer", async () => {
+test("a response that is not from herenow rejects with its HTTP status, a missing one with no_answer", async () => {
   const { rest } = client(new Response("<html>", { status: 502 }), new Response("<html>sign in", { status: 200 }), new TypeError("fetch failed"));
   await assert.rejects(rest.me(), { code: "http_502", status: 502 });
   await assert.rejects(rest.me(), { code: "http_200", status: 200 });
   await assert.rejects(rest.me(), (error) => error instanceof RestError && error.code === "no_answer" && error.status === 0);
 });
 
-test("nobody has a public profile: undefined; another refusal is one", async () => {
+test("publicProfile() returns undefined for not_found, and rejects with other errors", async () => {
   const { rest } = client(json({ code: "not_found" }, { status: 404 }), json({ code: "not_ready" }, { status: 503 }));
   assert.equal(await rest.publicProfile("bo"), undefined);
   await assert.rejects(rest.publicProfile("bo"), { code: "not_ready" });

@@ -26,7 +26,7 @@ function browser(t, { locks = new FakeLocks() } = {}) {
   return { Sockets, tab, pass };
 }
 
-test("two tabs, one socket, and both see what they watch", async (t) => {
+test("two tabs share one socket, and each sees the users that it watches", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const [one, two] = [await tab(), await tab()];
   Sockets.last.welcome();
@@ -45,7 +45,7 @@ test("two tabs, one socket, and both see what they watch", async (t) => {
   assert.deepEqual(seen.sort(), [["one", "bo", "online"], ["two", "bo", "online"], ["two", "chen", "away"]]);
 });
 
-test("tabs that were opened while no token was to be had share one socket afterwards", async (t) => {
+test("tabs that open while token requests fail share one socket afterwards", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   let fails = true;
   const source = () => (fails ? "<html>" : token());
@@ -60,7 +60,7 @@ test("tabs that were opened while no token was to be had share one socket afterw
   assert.deepEqual([one.state.phase, two.state.phase], ["connected", "connected"]);
 });
 
-test("a user who signed out is signed out in all tabs", async (t) => {
+test("a sign-out at the application signs out all tabs", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   let signedIn = true;
   const source = () => (signedIn ? token({ ttl: 100 }) : null);
@@ -80,7 +80,7 @@ test("a user who signed out is signed out in all tabs", async (t) => {
   assert.deepEqual([one.state.phase, two.state.phase], ["connected", "connected"]);
 });
 
-test("a tab that comes later learns what the others know", async (t) => {
+test("a new tab gets the statuses that other tabs already have", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const one = await tab();
   Sockets.last.welcome();
@@ -99,7 +99,7 @@ test("a tab that comes later learns what the others know", async (t) => {
   assert.equal(Sockets.last.of("presence.subscribe").length, 1);
 });
 
-test("a choice and typing of a tab without a socket", async (t) => {
+test("a tab without a socket can set a mode and send typing", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   await tab();
   const two = await tab();
@@ -115,7 +115,7 @@ test("a choice and typing of a tab without a socket", async (t) => {
   await assert.rejects(chosen, { code: "unavailable" });
 });
 
-test("the tab with the socket closes: another takes over, and nobody looks stale", async (t) => {
+test("when the tab with the socket closes, another tab takes over and no user looks stale", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const [one, two, three] = [await tab(), await tab(), await tab()];
   Sockets.last.welcome();
@@ -143,7 +143,7 @@ test("the tab with the socket closes: another takes over, and nobody looks stale
   assert.equal(seen.length, 4);
 });
 
-test("a tab that comes while there is no connection shows what was known as stale, and believes the next word", async (t) => {
+test("a tab that opens while disconnected shows known statuses as stale, and accepts the next status", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const one = await tab();
   Sockets.last.welcome();
@@ -166,7 +166,7 @@ test("a tab that comes while there is no connection shows what was known as stal
   assert.deepEqual(seen, [["online", true], ["away", false]]);
 });
 
-test("an answer that came when nobody wanted it any more is not shown to a tab that comes later", async (t) => {
+test("a new tab does not get a status that arrived after the last watcher had stopped", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const one = await tab();
   Sockets.last.welcome();
@@ -181,7 +181,7 @@ test("an answer that came when nobody wanted it any more is not shown to a tab t
   assert.equal(Sockets.last.of("presence.subscribe").length, 2);
 });
 
-test("a choice made while the tab with the socket closes is said by the next one", async (t) => {
+test("set() during the close of the tab with the socket is sent by the next tab", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const [one, two] = [await tab(), await tab()];
   Sockets.last.welcome();
@@ -197,7 +197,7 @@ test("a choice made while the tab with the socket closes is said by the next one
   await chosen;
 });
 
-test("a choice finds out that the tab with the socket is asleep", async (t) => {
+test("an unanswered set() reveals that the tab with the socket is asleep", async (t) => {
   const locks = new FakeLocks();
   const { Sockets, tab, pass } = browser(t, { locks });
   const one = await tab();
@@ -221,7 +221,7 @@ test("a choice finds out that the tab with the socket is asleep", async (t) => {
   await chosen;
 });
 
-test("a tab that robs at the moment its turn comes ends up leading", async (t) => {
+test("a tab that steals the lock while it is granted becomes the leader", async (t) => {
   const granted = [];
   const rejected = [];
   // An order that browsers allow: both requests of one tab are granted, then the first learns that its lock was stolen.
@@ -242,7 +242,7 @@ test("a tab that robs at the moment its turn comes ends up leading", async (t) =
   assert.equal(Sockets.last.readyState, 1);
 });
 
-test("somebody else signs in at one tab: it leaves the others to themselves", async (t) => {
+test("when another user signs in at one tab, the other tabs stay closed", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   let sub = "ana";
   const [one, two] = [await tab(), await tab({ token: () => token({ sub }) })];
@@ -261,7 +261,7 @@ test("somebody else signs in at one tab: it leaves the others to themselves", as
   assert.deepEqual([one.state.phase, two.state.phase], ["closed", "connected"]);
 });
 
-test("a tab that leaves takes its wishes along", async (t) => {
+test("a tab that closes ends its subscriptions", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const [one, two] = [await tab(), await tab()];
   Sockets.last.welcome();
@@ -275,7 +275,7 @@ test("a tab that leaves takes its wishes along", async (t) => {
   assert.deepEqual(Sockets.last.of("presence.unsubscribe"), [{ type: "presence.unsubscribe", target_user_ids: ["chen"] }]);
 });
 
-test("a leader that does not answer is robbed, and steps back when it wakes", async (t) => {
+test("a tab steals the lock of a leader that does not answer", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const asleep = new FakeLocks();
   // The lock is held by a tab that sends nothing: the phone has put it to sleep.
@@ -297,7 +297,7 @@ test("a leader that does not answer is robbed, and steps back when it wakes", as
   assert.deepEqual(Sockets.last.of("presence.subscribe").flatMap((frame) => frame.target_user_ids), ["bo"]);
 });
 
-test("a robbed leader follows: its socket goes, its watchers stay", async (t) => {
+test("a leader whose lock was stolen closes its socket and keeps its watchers", async (t) => {
   const locks = new FakeLocks();
   const { Sockets, tab, pass } = browser(t, { locks });
   const one = await tab();
@@ -318,14 +318,14 @@ test("a robbed leader follows: its socket goes, its watchers stay", async (t) =>
   assert.deepEqual(seen, ["online"]);
 });
 
-test("two people in one browser do not share", async (t) => {
+test("tabs of two users do not share a socket", async (t) => {
   const { Sockets, tab } = browser(t);
   await tab({ token: () => token({ sub: "ana" }) });
   await tab({ token: () => token({ sub: "bo" }) });
   assert.equal(Sockets.all.length, 2);
 });
 
-test("signing out in one tab closes all, and connecting again opens all", async (t) => {
+test("bye() in one tab closes all tabs, and connect() opens all of them again", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const [one, two] = [await tab(), await tab()];
   Sockets.last.welcome();
@@ -347,7 +347,7 @@ for (const [name, locks] of [
   ["there are no locks", undefined],
   ["locks are refused", { request: () => Promise.reject(new Error("SecurityError")) }],
 ]) {
-  test(`a socket for each tab where ${name}`, async (t) => {
+  test(`each tab has its own socket where ${name}`, async (t) => {
     const { Sockets, tab, pass } = browser(t, { locks: locks ?? null });
     const [one, two] = [await tab(), await tab()];
     await pass(20);
@@ -357,7 +357,7 @@ for (const [name, locks] of [
   });
 }
 
-test("a socket for each tab where channels are forbidden", async (t) => {
+test("each tab has its own socket where BroadcastChannel is forbidden", async (t) => {
   const { Sockets, tab } = browser(t);
   const Channel = globalThis.BroadcastChannel;
   globalThis.BroadcastChannel = class {
@@ -371,7 +371,7 @@ test("a socket for each tab where channels are forbidden", async (t) => {
   assert.equal(Sockets.all.length, 2);
 });
 
-test("a tab that fell silent is forgotten, and comes back by speaking", async (t) => {
+test("the subscriptions of a silent tab end after some minutes", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const [one, two] = [await tab(), await tab()];
   Sockets.last.welcome();

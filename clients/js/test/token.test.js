@@ -36,7 +36,7 @@ async function connected(t, app, options = {}) {
 }
 
 for (const [name, failure] of Object.entries(FAILURES)) {
-  test(`at the start the endpoint answers ${name}: asked again after 1 s, doubling to 30 s`, async (t) => {
+  test(`the client retries after 1 s, doubling to 30 s, when the endpoint fails at the start (${name})`, async (t) => {
     const app = await endpoint(t, failure);
     if (failure === HANG) shortLimit(t, app.requests);
     const { here, pass, socket, Sockets } = await client(t, { token: app.url, deviceId: "d" }, { welcome: false });
@@ -58,7 +58,7 @@ for (const [name, failure] of Object.entries(FAILURES)) {
     assert.equal(here.state.phase, "connected");
   });
 
-  test(`at a renewal the endpoint answers ${name}: the connection stays, and the next answer counts`, async (t) => {
+  test(`the connection stays and the renewal is retried when the endpoint fails (${name})`, async (t) => {
     const app = await endpoint(t, () => ({ body: token({ ttl: 600 }) }));
     const { here, pass, socket, Sockets, errors } = await connected(t, app);
     app.answers = [failure, failure, () => ({ body: token({ ttl: 600, n: 9 }) })];
@@ -108,7 +108,7 @@ test("a token that expires while the endpoint fails ends the socket, not the cli
 });
 
 for (const status of [204, 401]) {
-  test(`${status} at the start: signed out, without a retry, an error or a word in the console`, async (t) => {
+  test(`status ${status} at the start means signed out, without a retry, an error or console output`, async (t) => {
     const app = await endpoint(t, { status });
     const said = t.mock.method(console, "error", () => {});
     const { here, pass, socket, states, Sockets } = await client(t, { token: app.url }, { welcome: false });
@@ -128,7 +128,7 @@ for (const status of [204, 401]) {
     assert.equal(here.state.phase, "connected");
   });
 
-  test(`${status} at a renewal: the user signed out meanwhile, so the connection ends`, async (t) => {
+  test(`status ${status} at a renewal means signed out, so the connection ends`, async (t) => {
     const app = await endpoint(t, () => ({ body: token({ ttl: 100 }) }));
     const { here, pass, socket, Sockets, errors } = await connected(t, app);
     app.answers = [{ status }];
@@ -151,7 +151,7 @@ for (const [name, wrap, type] of [
   ["JSON with a field token", (jwt) => JSON.stringify({ token: jwt, more: 1 }), "application/json"],
   ["a JSON string", (jwt) => JSON.stringify(jwt), "application/json"],
 ]) {
-  test(`an endpoint may answer ${name}`, async (t) => {
+  test(`the endpoint may answer with ${name}`, async (t) => {
     const jwt = token({ ttl: 1e9 });
     const app = await endpoint(t, { body: wrap(jwt), type });
     const { socket } = await connected(t, app);
@@ -159,7 +159,7 @@ for (const [name, wrap, type] of [
   });
 }
 
-test("a string that is a JWT is not fetched, an empty one is nobody's", async (t) => {
+test("a string that is a JWT is not fetched, and an empty string means signed out", async (t) => {
   t.mock.method(globalThis, "fetch", () => assert.fail("fetched"));
   const { socket } = await client(t, { token: token() });
   assert.equal(socket().protocols.length, 2);
@@ -213,7 +213,7 @@ test("a function that never answers is called again", async (t) => {
   assert.deepEqual(limits, [10_000, 10_000, 10_000]);
 });
 
-test("connect() and close() replace a pending request for a token", async (t) => {
+test("connect() and close() replace a pending token request", async (t) => {
   let fails = true;
   let asked = 0;
   const source = () => {
@@ -236,7 +236,7 @@ test("connect() and close() replace a pending request for a token", async (t) =>
   assert.equal(asked, 3);
 });
 
-test("connect() without need, while no token is to be had, leaves the connection as it is", async (t) => {
+test("a needless connect() while token requests fail keeps the connection", async (t) => {
   let fails = false;
   const source = () => {
     if (fails) throw new Error("away");
@@ -252,7 +252,7 @@ test("connect() without need, while no token is to be had, leaves the connection
   assert.equal(Sockets.all.length, 1);
 });
 
-test("a browser without AbortSignal.timeout", async (t) => {
+test("the client works without AbortSignal.timeout", async (t) => {
   const { timeout } = AbortSignal;
   AbortSignal.timeout = undefined;
   t.after(() => (AbortSignal.timeout = timeout));
@@ -261,7 +261,7 @@ test("a browser without AbortSignal.timeout", async (t) => {
   assert.equal(here.state.phase, "connected");
 });
 
-test("while it reconnects, the state says why", async (t) => {
+test("while reconnecting, the state has a reason", async (t) => {
   const { here, socket, pass } = await client(t, {}, { welcome: false });
   socket().end(1006);
   assert.equal(here.state.reason, "unreachable");

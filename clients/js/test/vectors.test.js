@@ -10,23 +10,23 @@ import { Roster, unknown } from "../build/roster.js";
 
 const read = (name) => JSON.parse(readFileSync(new URL(`../../../spec/vectors/${name}.json`, import.meta.url), "utf8"));
 
-test("ids", () => {
+test("ids are parsed as in spec/vectors", () => {
   for (const { value, id } of read("ids").cases) assert.equal(parseId(value) ?? null, id, JSON.stringify(value));
 });
 
-test("back-off", () => {
+test("back-off delays match spec/vectors", () => {
   for (const { failures, random, retry_after, wait } of read("backoff").cases) assert.equal(delay(failures, random, retry_after), wait);
   for (const { failures, wait } of read("backoff").tokens) assert.equal(tokenDelay(failures), wait);
 });
 
-test("closes", () => {
+test("close codes are handled as in spec/vectors", () => {
   const { cases, failures, reasons } = read("closes");
   for (const { code, verdict } of cases) assert.equal(afterClose(code), verdict, `${code}`);
   for (const { failures: before, verdict, counted: after } of failures) assert.equal(counted(before, verdict), after);
   for (const { reason, retry_after } of reasons) assert.equal(retryAfter(reason), retry_after, reason);
 });
 
-test("choices", () => {
+test("choices are encoded as in spec/vectors", () => {
   for (const { choice, frame } of read("choices").cases) assert.deepEqual(setFrame(choice, 0), frame);
 });
 

@@ -46,7 +46,7 @@ class Devices(Struct, frozen=True):
 
 
 class Beaten(Struct, frozen=True):
-    """What to send with the next beat, and when."""
+    """The device id for the next heartbeat, and the interval until then."""
 
     device_id: str
     beat_every: float
@@ -63,7 +63,7 @@ class BadBeat(Struct, frozen=True):
 class BatchAnswer(Struct, frozen=True):
     accepted: Count
     dropped: Count
-    """Too soon after the previous one, or activity of a user without a live session."""
+    """Heartbeats too soon after the previous one, and activity of users without a live session."""
     errors: list[BadBeat]
     stale: bool | UnsetType = UNSET
     """True: the live store is unreachable. The accepted heartbeats are kept, and viewers see their effect later."""
@@ -81,7 +81,7 @@ class ModeAnswer(Struct, frozen=True):
 class PreferencesAnswer(Struct, frozen=True):
     visibility: Annotated[str, _words("everyone", "contacts", "nobody")]
     share_last_seen: bool
-    """False: others get no exact times of this user's last seen, and this user gets none of theirs."""
+    """False: others do not get this user's exact last seen, and this user does not get theirs."""
     idle_after: float | None
     """Seconds; null: the server's default."""
     public: bool
@@ -99,11 +99,11 @@ class BlockList(Struct, frozen=True):
 class UserPage(Struct, frozen=True):
     users: list[StatusAnswer]
     cursor: str | None
-    """For the next page; null: this was the last. A page may be empty before the end."""
+    """Pass it to get the next page; null on the last page. A page before the last one may be empty."""
 
 
 class FactsShape(Struct, frozen=True):
-    """What is known about viewer and target."""
+    """The facts about viewer and target from which the server decides what the viewer may see."""
 
     same_user: bool
     blocked: bool
@@ -130,19 +130,19 @@ class SessionShape(Struct, frozen=True):
 
 
 class TruthShape(Struct, frozen=True):
-    """How the target truly is, and why."""
+    """The target's true status, and the reason for it."""
 
     status: str
     since: int | None
     last_seen: int | None
     because: Annotated[str, _words("no_session", "all_in_grace", "mode", "active", "idle")]
     device_id: str | None
-    """The device that decided the status, if one did."""
+    """The device that determines the status; null if none does."""
     mode: str
     mode_until: int | None
     hidden: bool
     look_at: int | None
-    """When the status next changes by itself."""
+    """The wake-up: when the status must be decided again without further events; null: none."""
     sessions: list[SessionShape]
 
 
@@ -182,4 +182,4 @@ class Imported(Struct, frozen=True):
 class Revoked(Struct, frozen=True):
     user_id: str
     issued_before: int
-    """Tokens issued before this are void."""
+    """Epoch milliseconds. Tokens issued before this time are revoked."""

@@ -186,42 +186,46 @@ class EngineContract:
 
     # P1: compare and set
 
-    async def test_P1_nothing_is_stored_at_first(self, engine: Engine) -> None:
+    async def test_P1_a_new_store_has_no_record(self, engine: Engine) -> None:
         assert await stored(engine, "ana") is None
 
-    async def test_P1_a_commit_over_the_expected_bytes_is_written(self, engine: Engine, second: Engine) -> None:
+    async def test_P1_a_commit_replaces_a_record_that_matches_the_expected_bytes(
+        self, engine: Engine, second: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         await node.write(Write(user, record(1), record(2)))
         assert await stored(engine, user) == record(2)
         assert await stored(second, user) == record(2)
 
-    async def test_P1_a_commit_over_other_bytes_returns_the_current_ones(self, engine: Engine) -> None:
+    async def test_P1_a_commit_with_wrong_expected_bytes_returns_the_current_record(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(2)))
         answer = await node.commit(Write(user, record(1), record(3)))
         assert answer.results == (Conflict(record(2)),)
         assert await stored(engine, user) == record(2)
 
-    async def test_P1_equal_versions_with_other_content_are_other_bytes(self, engine: Engine) -> None:
+    async def test_P1_a_commit_conflicts_if_only_the_content_differs_from_the_expected_bytes(
+        self, engine: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(2, b"mine")))
         answer = await node.commit(Write(user, record(2, b"yours"), record(3)))
         assert answer.results == (Conflict(record(2, b"mine")),)
 
-    async def test_P1_a_commit_that_expects_nothing_conflicts_with_a_record(self, engine: Engine) -> None:
+    async def test_P1_a_commit_that_expects_no_record_conflicts_with_an_existing_record(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         answer = await node.commit(Write(user, None, record(2)))
         assert answer.results == (Conflict(record(1)),)
 
-    async def test_P1_a_commit_that_expects_a_record_conflicts_with_nothing(self, engine: Engine) -> None:
+    async def test_P1_a_commit_that_expects_a_record_conflicts_if_there_is_none(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         answer = await node.commit(Write(user, record(1), record(2)))
         assert answer.results == (Conflict(None),)
         assert await stored(engine, user) is None
 
-    async def test_P1_removing_needs_the_expected_bytes_too(self, engine: Engine) -> None:
+    async def test_P1_a_removal_also_needs_the_expected_bytes(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(2)))
         answer = await node.commit(Write(user, record(1), None))
@@ -229,12 +233,12 @@ class EngineContract:
         await node.write(Write(user, record(2), None))
         assert await stored(engine, user) is None
 
-    async def test_P1_a_removed_record_can_come_back(self, engine: Engine) -> None:
+    async def test_P1_a_removed_record_can_be_written_again(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)), Write(user, record(1), None), Write(user, None, record(3)))
         assert await stored(engine, user) == record(3)
 
-    async def test_P1_one_conflict_in_a_batch_does_not_stop_the_others(self, engine: Engine) -> None:
+    async def test_P1_a_conflict_in_a_batch_does_not_stop_the_other_writes(self, engine: Engine) -> None:
         node = await joined(engine)
         a, b, c = islice(users_of(engine, 0), 3)
         await node.write(Write(b, None, record(7)))
@@ -242,7 +246,7 @@ class EngineContract:
         assert answer.results == (Written(), Conflict(record(7)), Written())
         assert [found.record for found in await engine.load([a, b, c])] == [record(1), record(7), record(3)]
 
-    async def test_P1_a_second_write_of_a_user_in_a_batch_sees_the_first(self, engine: Engine) -> None:
+    async def test_P1_a_second_write_for_a_user_in_a_batch_sees_the_first_write(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         answer = await node.commit(
             Write(user, None, record(1)), Write(user, None, record(9)), Write(user, record(1), record(2))
@@ -250,9 +254,7 @@ class EngineContract:
         assert answer.results == (Written(), Conflict(record(1)), Written())
         assert await stored(engine, user) == record(2)
 
-    async def test_P1_two_nodes_that_write_over_the_same_bytes_yield_one_change(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_P1_only_one_of_two_nodes_can_write_over_the_same_bytes(self, engine: Engine, second: Engine) -> None:
         one, other, user = await joined(engine), await joined(second), user_of(engine, 0)
         answers = await asyncio.gather(
             one.commit(Write(user, None, record(1, b"one"))), other.commit(Write(user, None, record(1, b"other")))
@@ -261,7 +263,7 @@ class EngineContract:
         assert results.count(Written()) == 1
         assert Conflict(await stored(engine, user)) in results
 
-    async def test_P1_load_answers_in_the_order_asked_and_repeats_repeated_users(self, engine: Engine) -> None:
+    async def test_P1_load_returns_records_in_the_order_of_the_request_with_duplicates(self, engine: Engine) -> None:
         asked = [user_of(engine, shard) for shard in range(engine.shards)]
         for shard, user in enumerate(asked):
             await (await joined(engine, shard)).write(Write(user, None, record(shard + 1)))
@@ -276,7 +278,7 @@ class EngineContract:
         ["Zoë", "渡辺", "👩‍🚀", "a:b/c{d}e*", "01", "%2F", '"', "\\", "x" * 128, "é" * 64, "😀" * 32],
         ids=["latin", "kanji", "joined", "marks", "zero", "percent", "quote", "slash", "128a", "128b", "128c"],
     )
-    async def test_P1_any_user_id_is_its_own_record(self, engine: Engine, user: str) -> None:
+    async def test_P1_every_valid_user_id_has_its_own_record(self, engine: Engine, user: str) -> None:
         node = await joined(engine, shard_of(user, engine.shards))
         await node.write(Write(user, None, record(1), wake_at=5, note=b"n", unsaved=True))
         assert await stored(engine, user) == record(1)
@@ -285,20 +287,20 @@ class EngineContract:
         assert await engine.unsaved(node.shard, 10) == [(user, record(1))]
         assert await walked(engine, node.shard, 10) == [(user, record(1))]
 
-    async def test_P1_ids_that_look_alike_are_different_users(self, engine: Engine) -> None:
+    async def test_P1_similar_ids_belong_to_different_users(self, engine: Engine) -> None:
         alike = ["1", "01", "ana", "Ana", "1.0", "1e0"]
         for number, user in enumerate(alike, 1):
             await (await joined(engine, shard_of(user, engine.shards))).write(Write(user, None, record(number)))
         assert [found.record for found in await engine.load(alike)] == [record(n) for n in range(1, 7)]
 
-    async def test_P1_records_are_bytes_of_any_kind_and_length(self, engine: Engine) -> None:
+    async def test_P1_a_record_can_contain_any_bytes_of_any_length(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         long = record(1, bytes(range(256)) * 40)
         await node.write(Write(user, None, long, note=bytes(range(256))))
         await node.write(Write(user, long, record(2, b"\r\n\x00"), note=b""))
         assert await stored(engine, user) == record(2, b"\r\n\x00")
 
-    async def test_P1_a_thousand_writes_fit_a_batch(self, engine: Engine) -> None:
+    async def test_P1_a_batch_can_contain_a_thousand_writes(self, engine: Engine) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 1000))
         head = await head_of(engine)
@@ -310,9 +312,9 @@ class EngineContract:
         assert part is not None
         assert [entry.user for entry in part.entries] == users
 
-    # P2: record, wake-up, log entry and mark are written atomically
+    # P2: record, wake-up, log entry and unsaved flag are written atomically
 
-    async def test_P2_one_commit_writes_record_wake_up_log_entry_and_mark(self, engine: Engine) -> None:
+    async def test_P2_one_commit_writes_record_wake_up_log_entry_and_unsaved_flag(self, engine: Engine) -> None:
         node, user, head = await joined(engine), user_of(engine, 0), await head_of(engine)
         await node.write(Write(user, None, record(1), wake_at=100, note=b"note", unsaved=True))
         assert await stored(engine, user) == record(1)
@@ -322,7 +324,7 @@ class EngineContract:
         )
         assert await engine.unsaved(0, 10) == [(user, record(1))]
 
-    async def test_P2_a_conflict_leaves_wake_up_log_and_mark_alone(self, engine: Engine) -> None:
+    async def test_P2_a_conflict_does_not_change_wake_up_log_and_unsaved_flag(self, engine: Engine) -> None:
         node = await joined(engine)
         marked, plain = islice(users_of(engine, 0), 2)
         await node.write(Write(marked, None, record(1), wake_at=100, unsaved=True), Write(plain, None, record(1)))
@@ -335,13 +337,13 @@ class EngineContract:
         assert await head_of(engine) == head
         assert await engine.unsaved(0, 10) == [(marked, record(1))]
 
-    async def test_P2_a_write_without_note_leaves_no_log_entry(self, engine: Engine) -> None:
+    async def test_P2_a_write_without_a_note_adds_no_log_entry(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         await node.write(Write(user_of(engine, 0), None, record(1)))
         assert await head_of(engine) == head
         assert await log_after(engine, 0, head) is None
 
-    async def test_P2_an_empty_note_is_a_note(self, engine: Engine) -> None:
+    async def test_P2_a_write_with_an_empty_note_adds_a_log_entry(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         await node.write(Write(user_of(engine, 0), None, record(1), note=b""))
         part = await log_after(engine, 0, head)
@@ -356,13 +358,13 @@ class EngineContract:
         await node.write(Write(user, record(2), record(3)))
         assert await due_in(engine, 0, 1000, 10) == Due((), None)
 
-    async def test_P2_a_write_that_says_nothing_leaves_the_mark(self, engine: Engine) -> None:
+    async def test_P2_a_write_without_the_unsaved_flag_does_not_clear_the_flag(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), unsaved=True))
         await node.write(Write(user, record(1), record(2)))
         assert await engine.unsaved(0, 10) == [(user, record(2))]
 
-    async def test_P2_removing_a_record_removes_its_wake_up_and_mark(self, engine: Engine) -> None:
+    async def test_P2_removing_a_record_removes_its_wake_up_and_unsaved_flag(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100, unsaved=True))
         head = await head_of(engine)
@@ -374,14 +376,14 @@ class EngineContract:
         assert part is not None
         assert part.entries == (Entry(head + 1, user, None, b"gone"),)
 
-    async def test_P2_a_removed_record_keeps_the_wake_up_it_is_given_but_no_mark(self, engine: Engine) -> None:
+    async def test_P2_a_removal_can_set_a_wake_up_but_not_the_unsaved_flag(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), unsaved=True))
         await node.write(Write(user, record(1), None, wake_at=100, unsaved=True))
         assert (await due_in(engine, 0, 100, 10)).users == (user,)
         assert await engine.unsaved(0, 10) == []
 
-    async def test_P2_what_one_commit_wrote_is_lost_together(self, engine: Engine) -> None:
+    async def test_P2_a_rollback_undoes_all_parts_of_a_commit_together(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100, note=b"1"))
         head, past = await head_of(engine), await self.snapshot(0)
@@ -396,7 +398,7 @@ class EngineContract:
     # P3: fences
 
     @pytest.mark.parametrize("wrong", [-1, 1, 2])
-    async def test_P3_a_batch_with_another_last_number_changes_nothing(self, engine: Engine, wrong: int) -> None:
+    async def test_P3_a_batch_with_a_wrong_fence_number_changes_nothing(self, engine: Engine, wrong: int) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         before = await _everything(engine)
@@ -407,13 +409,13 @@ class EngineContract:
         assert await _everything(engine) == before
         await node.write(Write(user, record(1), record(3)))
 
-    async def test_P3_a_batch_of_an_epoch_without_a_row_changes_nothing(self, engine: Engine) -> None:
+    async def test_P3_a_batch_of_an_epoch_without_a_fence_changes_nothing(self, engine: Engine) -> None:
         before, user = await _everything(engine), user_of(engine, 0)
         batch = Batch(0, new_epoch(), 0, 1, (Write(user, None, record(1), 5, b"n", unsaved=True),))
         assert await engine.commit(batch) == Fenced(None)
         assert await _everything(engine) == before
 
-    async def test_P3_a_batch_sent_twice_is_taken_once(self, engine: Engine) -> None:
+    async def test_P3_a_batch_that_is_sent_twice_is_applied_once(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         batch = node.batch(Write(user, None, record(1), note=b"n"))
         assert isinstance(await engine.commit(batch), Committed)
@@ -421,7 +423,7 @@ class EngineContract:
         assert await engine.commit(batch) == Fenced(1)
         assert await head_of(engine) == head
 
-    async def test_P3_a_row_belongs_to_one_epoch_and_one_shard(self, engine: Engine, second: Engine) -> None:
+    async def test_P3_a_fence_belongs_to_one_epoch_and_one_shard(self, engine: Engine, second: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         node, other = await joined(engine, 0), await joined(second, 0)
@@ -432,19 +434,19 @@ class EngineContract:
         assert isinstance(await engine.commit(Batch(1, node.epoch, 0, 1, ())), Committed)
         assert isinstance(await engine.commit(node.batch()), Committed)
 
-    async def test_P3_an_empty_batch_moves_the_row(self, engine: Engine) -> None:
+    async def test_P3_an_empty_batch_raises_the_fence_number(self, engine: Engine) -> None:
         node = await joined(engine)
         answer = await engine.commit(Batch(0, node.epoch, 0, 40, ()))
         assert isinstance(answer, Committed)
         assert answer.results == ()
         assert await engine.commit(node.batch()) == Fenced(40)
 
-    async def test_P3_a_batch_whose_writes_all_conflict_moves_the_row(self, engine: Engine) -> None:
+    async def test_P3_a_batch_with_only_conflicts_raises_the_fence_number(self, engine: Engine) -> None:
         node = await joined(engine)
         await node.commit(Write(user_of(engine, 0), record(9), record(10)))
         assert await engine.commit(Batch(0, node.epoch, 0, 5, ())) == Fenced(1)
 
-    async def test_P3_a_late_batch_after_a_jump_changes_nothing(self, engine: Engine) -> None:
+    async def test_P3_a_batch_that_arrives_after_a_jump_changes_nothing(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         doubtful = node.batch(Write(user, None, record(1), 5, b"n", unsaved=True))
         assert await engine.jump(0, node.epoch, 10) == 0, "it did not run"
@@ -454,25 +456,27 @@ class EngineContract:
         node.last = 10
         await node.write(Write(user, None, record(2)))
 
-    async def test_P3_a_jump_tells_that_the_doubtful_batch_ran(self, engine: Engine) -> None:
+    async def test_P3_a_jump_returns_the_number_of_the_last_batch_that_ran(self, engine: Engine) -> None:
         node = await joined(engine)
         assert isinstance(await engine.commit(node.batch()), Committed)
         assert await engine.jump(0, node.epoch, 10) == 1
         assert await engine.jump(0, node.epoch, 20) == 10
 
-    async def test_P3_a_jump_without_a_row_does_nothing(self, engine: Engine) -> None:
+    async def test_P3_a_jump_without_a_fence_does_nothing(self, engine: Engine) -> None:
         epoch = new_epoch()
         assert await engine.jump(0, epoch, 10) is None
         assert await engine.commit(Batch(0, epoch, 10, 11, ())) == Fenced(None)
 
-    async def test_P3_a_row_never_goes_back(self, engine: Engine) -> None:
+    async def test_P3_a_fence_number_never_decreases(self, engine: Engine) -> None:
         node = await joined(engine)
         assert await engine.join(0, node.epoch, 10)
         assert await engine.join(0, node.epoch, 3)
         assert await engine.jump(0, node.epoch, 4) == 10
         assert isinstance(await engine.commit(Batch(0, node.epoch, 10, 11, ())), Committed)
 
-    async def test_P3_nothing_of_a_retired_epoch_is_taken(self, engine: Engine, second: Engine) -> None:
+    async def test_P3_the_store_refuses_batches_and_jumps_of_a_retired_epoch(
+        self, engine: Engine, second: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         late = node.batch(Write(user, record(1), record(2), 5, b"n", unsaved=True))
@@ -482,7 +486,7 @@ class EngineContract:
         assert await engine.jump(0, node.epoch, 10) is None
         assert await _everything(engine) == before
 
-    async def test_P3_a_late_join_does_not_let_a_retired_epoch_in_again(self, engine: Engine, second: Engine) -> None:
+    async def test_P3_a_retired_epoch_cannot_join_again(self, engine: Engine, second: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.commit()
         await second.retire(0, node.epoch)
@@ -495,7 +499,7 @@ class EngineContract:
         assert not await engine.join(0, node.epoch, node.last)
         assert await engine.commit(node.batch()) == Fenced(None)
 
-    async def test_P3_an_epoch_that_never_joined_can_be_retired_before_it_does(self, engine: Engine) -> None:
+    async def test_P3_an_epoch_can_be_retired_before_it_joins(self, engine: Engine) -> None:
         epoch = new_epoch()
         await engine.retire(0, epoch)
         await engine.join(0, epoch, 0)
@@ -504,14 +508,14 @@ class EngineContract:
             await engine.join(1, epoch, 0)
             assert isinstance(await engine.commit(Batch(1, epoch, 0, 1, ())), Committed)
 
-    async def test_P3_retiring_leaves_records_and_other_epochs_alone(self, engine: Engine) -> None:
+    async def test_P3_retiring_an_epoch_does_not_change_records_or_other_epochs(self, engine: Engine) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         await engine.retire(0, node.epoch)
         await engine.retire(0, "never-was")
         await other.write(Write(user, record(1), record(2)))
 
-    async def test_P3_a_row_lower_than_acknowledged_shows_what_a_rollback_lost(self, engine: Engine) -> None:
+    async def test_P3_a_lower_fence_number_reveals_a_rollback(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         past = await self.snapshot(0)
@@ -519,7 +523,7 @@ class EngineContract:
         await self.roll_back(0, past)
         assert await engine.commit(node.batch(Write(user, record(2), record(3)))) == Fenced(1)
 
-    async def test_P3_an_emptied_shard_has_no_rows(self, engine: Engine) -> None:
+    async def test_P3_an_emptied_shard_has_no_fences(self, engine: Engine) -> None:
         node = await joined(engine)
         await node.commit()
         await self.empty(0)
@@ -529,7 +533,7 @@ class EngineContract:
 
     # P4: due
 
-    async def test_P4_who_is_due_stays_due_until_committed_again(self, engine: Engine, second: Engine) -> None:
+    async def test_P4_a_due_user_stays_due_until_the_next_commit(self, engine: Engine, second: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         for handle in (engine, second, engine):
@@ -537,13 +541,13 @@ class EngineContract:
         await node.write(Write(user, record(1), record(2)))
         assert await due_in(engine, 0, 100, 10) == Due((), None)
 
-    async def test_P4_nobody_is_due_a_millisecond_early(self, engine: Engine) -> None:
+    async def test_P4_a_user_is_not_due_a_millisecond_before_the_wake_up(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=NOW))
         assert await due_in(engine, 0, NOW - 1, 10) == Due((), NOW)
         assert await due_in(engine, 0, NOW, 10) == Due((user,), None)
 
-    async def test_P4_the_earliest_come_first_up_to_the_limit(self, engine: Engine) -> None:
+    async def test_P4_due_returns_the_earliest_users_first_up_to_the_limit(self, engine: Engine) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 6))
         for user, at in zip(users, (500, 100, 300, 200, 400, 900), strict=True):
@@ -558,7 +562,7 @@ class EngineContract:
         assert await due_in(engine, 0, 500, 5) == Due(tuple(by_time), 900)
         assert await due_in(engine, 0, 99, 3) == Due((), 100)
 
-    async def test_P4_one_call_asks_many_shards_and_answers_for_each(self, engine: Engine) -> None:
+    async def test_P4_one_call_of_due_returns_a_result_for_each_requested_shard(self, engine: Engine) -> None:
         for shard in range(0, engine.shards, 3):
             await (await joined(engine, shard)).write(
                 Write(user_of(engine, shard), None, record(1), wake_at=100 + shard)
@@ -570,9 +574,7 @@ class EngineContract:
             assert found[shard] == Due((), 100 + shard if shard % 3 == 0 else None)
         assert await engine.due([], 100, 10) == {}
 
-    async def test_P4_a_crowd_that_is_due_at_once_comes_in_order_however_small_the_portions(
-        self, engine: Engine
-    ) -> None:
+    async def test_P4_due_returns_many_users_in_order_with_any_limit(self, engine: Engine) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 200))
         wakes = {user: 1_000 + number * 37 % 200 for number, user in enumerate(users)}
@@ -587,7 +589,7 @@ class EngineContract:
         assert await due_in(engine, 0, 1_099, 10) == Due((), 1_100)
         assert (await due_in(engine, 0, 1_100, 10)).users == (in_order[100],)
 
-    async def test_P4_two_reapers_yield_one_change(self, engine: Engine, second: Engine) -> None:
+    async def test_P4_two_reapers_commit_one_change(self, engine: Engine, second: Engine) -> None:
         one, other, user = await joined(engine), await joined(second), user_of(engine, 0)
         await one.write(Write(user, None, record(1), wake_at=100))
         head = await head_of(engine)
@@ -598,7 +600,7 @@ class EngineContract:
         assert sorted(type(answer.results[0]).__name__ for answer in answers) == ["Conflict", "Written"]
         assert await head_of(engine) == head + 1
 
-    async def test_P4_a_wake_up_moved_away_and_back_is_due_once(self, engine: Engine) -> None:
+    async def test_P4_a_wake_up_that_moves_and_returns_is_due_once(self, engine: Engine) -> None:
         node = await joined(engine)
         moved, other = islice(users_of(engine, 0), 2)
         await node.write(Write(moved, None, record(1), wake_at=100), Write(other, None, record(1), wake_at=200))
@@ -608,14 +610,14 @@ class EngineContract:
         assert await due_in(engine, 0, 1000, 1) == Due((moved,), 200)
         assert await due_in(engine, 0, 1000, 10) == Due((moved, other), None)
 
-    async def test_P4_a_wake_up_belongs_to_its_shard(self, engine: Engine) -> None:
+    async def test_P4_a_wake_up_belongs_to_one_shard(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         await (await joined(engine, 1)).write(Write(user_of(engine, 1), None, record(1), wake_at=100))
         assert await due_in(engine, 0, 100, 10) == Due((), None)
         assert (await due_in(engine, 1, 100, 10)).users == (user_of(engine, 1),)
 
-    async def test_P4_a_time_that_goes_back_is_taken_as_it_is(self, engine: Engine) -> None:
+    async def test_P4_due_accepts_a_time_earlier_than_that_of_the_previous_call(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         assert (await due_in(engine, 0, 100, 10)).users == (user,)
@@ -623,7 +625,7 @@ class EngineContract:
 
     # P5: the log
 
-    async def test_P5_entries_are_numbered_without_holes_in_the_order_of_commits(self, engine: Engine) -> None:
+    async def test_P5_log_entries_have_consecutive_numbers_in_commit_order(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         users = list(islice(users_of(engine, 0), 20))
         for few in (users[:1], users[1:8], users[8:20]):
@@ -636,7 +638,7 @@ class EngineContract:
         assert (part.head, part.gap) == (head + 20, False)
         assert await head_of(engine) == head + 20
 
-    async def test_P5_a_reader_goes_on_where_it_stopped(self, engine: Engine, second: Engine) -> None:
+    async def test_P5_a_reader_continues_at_its_cursor(self, engine: Engine, second: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         for user in islice(users_of(engine, 0), 3):
             await node.write(Write(user, None, record(1), note=b"n"))
@@ -646,14 +648,14 @@ class EngineContract:
             head = part.head
         assert await log_after(second, 0, head) is None
 
-    async def test_P5_cursor_zero_gives_everything_or_a_gap(self, engine: Engine) -> None:
+    async def test_P5_cursor_zero_returns_the_whole_log_or_a_gap(self, engine: Engine) -> None:
         node = await joined(engine)
         await node.write(*[Write(user, None, record(1), note=b"n") for user in islice(users_of(engine, 0), 3)])
         part = await log_after(engine, 0, 0)
         assert part is not None
         assert part.gap or [entry.number for entry in part.entries] == [1, 2, 3]
 
-    async def test_P5_an_entry_holds_the_record_of_its_time(self, engine: Engine) -> None:
+    async def test_P5_a_log_entry_contains_the_record_of_its_commit(self, engine: Engine) -> None:
         node, user, head = await joined(engine), user_of(engine, 0), await head_of(engine)
         await node.write(Write(user, None, record(1), note=b"1"))
         await node.write(Write(user, record(1), record(2), note=b"2"))
@@ -661,10 +663,10 @@ class EngineContract:
         assert part is not None
         assert [(entry.record, entry.note) for entry in part.entries] == [(record(1), b"1"), (record(2), b"2")]
 
-    async def test_P5_heads_names_every_shard(self, engine: Engine) -> None:
+    async def test_P5_heads_returns_every_shard(self, engine: Engine) -> None:
         assert set(await engine.heads()) == set(range(engine.shards))
 
-    async def test_P5_one_tail_reads_many_shards_and_answers_for_those_with_news(self, engine: Engine) -> None:
+    async def test_P5_one_call_of_tail_returns_only_shards_with_new_entries(self, engine: Engine) -> None:
         heads = await engine.heads()
         busy = range(0, engine.shards, 3)
         for shard in busy:
@@ -674,7 +676,7 @@ class EngineContract:
         assert all(part.head == heads[part.shard] + 1 and not part.gap for part in parts)
         assert await engine.tail({}, 0) == []
 
-    async def test_P5_a_reader_behind_a_trimmed_log_learns_of_the_gap(self, engine: Engine) -> None:
+    async def test_P5_a_reader_behind_a_trimmed_log_gets_a_gap(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         users = list(islice(users_of(engine, 0), 5))
         await node.write(*[Write(user, None, record(1), note=b"n") for user in users])
@@ -687,7 +689,7 @@ class EngineContract:
         assert still_there is not None
         assert (still_there.gap, len(still_there.entries)) == (False, 2)
 
-    async def test_P5_a_log_trimmed_to_nothing_keeps_its_number(self, engine: Engine) -> None:
+    async def test_P5_a_log_without_entries_keeps_its_last_number(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         a, b = islice(users_of(engine, 0), 2)
         await node.write(Write(a, None, record(1), note=b"n"))
@@ -699,14 +701,14 @@ class EngineContract:
         assert part is not None
         assert ([entry.number for entry in part.entries], part.gap) == ([head + 2], False)
 
-    async def test_P5_a_cursor_ahead_of_the_log_is_a_gap(self, engine: Engine) -> None:
+    async def test_P5_a_reader_ahead_of_the_log_gets_a_gap(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         await node.write(Write(user_of(engine, 0), None, record(1), note=b"n"))
         part = await log_after(engine, 0, head + 7)
         assert part is not None
         assert (part.gap, part.head) == (True, head + 1)
 
-    async def test_P5_a_log_that_restarted_is_a_gap(self, engine: Engine) -> None:
+    async def test_P5_a_reader_gets_a_gap_after_the_shard_was_emptied(self, engine: Engine) -> None:
         node = await joined(engine)
         await node.write(Write(user_of(engine, 0), None, record(1), note=b"n"))
         head = await head_of(engine)
@@ -716,7 +718,7 @@ class EngineContract:
         assert part.gap
         assert part.head == await head_of(engine) != head
 
-    async def test_P5_a_rolled_back_log_that_reached_the_cursor_again_is_a_gap(self, engine: Engine) -> None:
+    async def test_P5_a_reader_gets_a_gap_if_a_rolled_back_log_reaches_its_cursor_again(self, engine: Engine) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         past = await self.snapshot(0)
         await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
@@ -729,7 +731,7 @@ class EngineContract:
         assert (part.gap, part.entries) == (True, ())
         assert await log_after(engine, 0, part.head) is None
 
-    async def test_P5_a_rolled_back_log_that_went_beyond_the_cursor_is_a_gap(self, engine: Engine) -> None:
+    async def test_P5_a_reader_gets_a_gap_if_a_rolled_back_log_grows_beyond_its_cursor(self, engine: Engine) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         past = await self.snapshot(0)
         await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
@@ -743,7 +745,7 @@ class EngineContract:
         assert part.head == await head_of(engine)
         assert await log_after(engine, 0, part.head) is None
 
-    async def test_P5_a_waiting_reader_notices_a_log_that_was_rolled_back_and_went_on(
+    async def test_P5_a_waiting_reader_gets_a_gap_if_a_rolled_back_log_grows_beyond_its_cursor(
         self, engine: Engine, second: Engine
     ) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
@@ -780,7 +782,7 @@ class EngineContract:
             parts = await waiting
         assert [(part.shard, len(part.entries), part.gap) for part in parts] == [(0, 1, False)]
 
-    async def test_P5_a_reader_waits_on_while_only_other_shards_have_news(self, engine: Engine) -> None:
+    async def test_P5_a_waiting_reader_ignores_entries_of_other_shards(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         mine, other, head = await joined(engine, 1), await joined(engine, 0), await head_of(engine, 1)
@@ -792,7 +794,7 @@ class EngineContract:
         await mine.write(Write(user_of(engine, 1), None, record(1), note=b"n"))
         assert [part.shard for part in await waiting] == [1]
 
-    async def test_P5_a_reader_is_answered_at_the_end_of_its_wait(self, engine: Engine) -> None:
+    async def test_P5_a_waiting_reader_gets_an_empty_result_at_the_timeout(self, engine: Engine) -> None:
         assert await engine.tail(await engine.heads(), A_MOMENT) == []
 
     async def test_P5_a_waiting_reader_can_be_cancelled(self, engine: Engine) -> None:
@@ -807,7 +809,7 @@ class EngineContract:
 
     # P6: settled
 
-    async def test_P6_reads_and_commits_say_whether_the_shard_is_settled(self, engine: Engine) -> None:
+    async def test_P6_load_commit_and_due_report_whether_the_shard_is_settled(self, engine: Engine) -> None:
         await settled(engine)
         node, user = await joined(engine), user_of(engine, 0)
         assert await engine.load([user]) == [Loaded(None, settled=True)]
@@ -818,13 +820,13 @@ class EngineContract:
         assert not (await node.commit()).settled
         assert not (await due_in(engine, 0, NOW, 10)).settled
 
-    async def test_P6_an_unsettled_shard_takes_commits(self, engine: Engine) -> None:
+    async def test_P6_an_unsettled_shard_accepts_commits(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         assert await engine.load([user]) == [Loaded(record(1), settled=False)]
 
-    async def test_P6_a_shard_settles_after_the_time_given_by_the_caller(self, engine: Engine) -> None:
+    async def test_P6_a_shard_can_be_settled_after_the_time_that_the_caller_gives(self, engine: Engine) -> None:
         await settled(engine)
         await engine.unsettle(0, NOW)
         assert not await engine.settle(0, NOW + 4_999, 5_000)
@@ -832,7 +834,7 @@ class EngineContract:
         assert await engine.settle(0, NOW + 5_000, 5_000)
         assert await is_settled(engine, 0)
 
-    async def test_P6_the_first_unsettle_sets_the_time(self, engine: Engine, second: Engine) -> None:
+    async def test_P6_the_first_unsettle_sets_the_start_time(self, engine: Engine, second: Engine) -> None:
         await settled(engine)
         await engine.unsettle(0, NOW)
         await second.unsettle(0, NOW + 4_000)
@@ -846,12 +848,12 @@ class EngineContract:
             assert await engine.settle(0, start + 5_000, 5_000)
         assert await engine.settle(0, NOW, 5_000), "settled is settled, whatever the time"
 
-    async def test_P6_a_time_that_goes_back_settles_nothing(self, engine: Engine) -> None:
+    async def test_P6_an_earlier_time_does_not_settle_a_shard(self, engine: Engine) -> None:
         await settled(engine)
         await engine.unsettle(0, NOW)
         assert not await engine.settle(0, NOW - 60_000, 5_000)
 
-    async def test_P6_shards_settle_on_their_own(self, engine: Engine) -> None:
+    async def test_P6_unsettling_a_shard_does_not_affect_other_shards(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         await settled(engine, 0)
@@ -860,21 +862,21 @@ class EngineContract:
         assert await is_settled(engine, 0)
         assert not await is_settled(engine, 1)
 
-    async def test_P6_an_emptied_shard_is_unsettled_before_anybody_says_so(self, engine: Engine) -> None:
+    async def test_P6_an_emptied_shard_is_unsettled_without_a_call_of_unsettle(self, engine: Engine) -> None:
         await settled(engine)
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         await self.empty(0)
         assert await engine.load([user]) == [Loaded(None, settled=False)]
 
-    async def test_P6_settling_an_emptied_shard_first_starts_its_time(self, engine: Engine) -> None:
+    async def test_P6_the_first_settle_of_an_emptied_shard_only_sets_the_start_time(self, engine: Engine) -> None:
         await settled(engine)
         await self.empty(0)
         assert not await engine.settle(0, NOW, 0)
         assert not await engine.settle(0, NOW + 4_999, 5_000)
         assert await engine.settle(0, NOW + 5_000, 5_000)
 
-    async def test_P6_unsettling_an_emptied_shard_starts_its_time(self, engine: Engine) -> None:
+    async def test_P6_the_first_unsettle_of_an_emptied_shard_sets_the_start_time(self, engine: Engine) -> None:
         await settled(engine)
         await self.empty(0)
         await engine.unsettle(0, NOW)
@@ -883,7 +885,7 @@ class EngineContract:
 
     # Offers: records that nodes write back to an unsettled shard
 
-    async def test_P6_a_shard_is_not_settled_while_somebody_still_offers(self, engine: Engine) -> None:
+    async def test_P6_a_later_offer_postpones_settling(self, engine: Engine) -> None:
         await self.empty(0)
         await engine.unsettle(0, NOW)
         user = user_of(engine, 0)
@@ -893,7 +895,7 @@ class EngineContract:
         assert await engine.settle(0, NOW + 7_000, 5_000)
         assert await stored(engine, user) == record(6)
 
-    async def test_P6_an_offer_is_put_where_nothing_is_with_wake_up_and_mark(self, engine: Engine) -> None:
+    async def test_P6_an_offer_writes_a_missing_record_with_wake_up_and_unsaved_flag(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
         user, head = user_of(engine, 0), await head_of(engine)
         await engine.offer(0, [Offer(user, 5, record(5), wake_at=100, unsaved=True)])
@@ -919,14 +921,16 @@ class EngineContract:
         assert await due_in(engine, 0, 599, 10) == Due(tuple(sorted((equal, newer))), 600)
         assert await engine.unsaved(0, 10) == [(older, record(6, b"new"))]
 
-    async def test_P6_versions_of_offers_are_compared_as_numbers(self, engine: Engine) -> None:
+    async def test_P6_an_offer_compares_versions_as_numbers(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
         user = user_of(engine, 0)
         for version, expected in ((255, 255), (256, 256), (99, 256), (NOW, NOW), (0xFFFF, NOW), (2**48 - 1, 2**48 - 1)):
             await engine.offer(0, [Offer(user, version, record(version), None, unsaved=False)])
             assert await stored(engine, user) == record(expected)
 
-    async def test_P6_an_offer_without_wake_up_takes_the_old_one_away_and_leaves_the_mark(self, engine: Engine) -> None:
+    async def test_P6_an_offer_without_a_wake_up_removes_the_old_wake_up_but_keeps_the_unsaved_flag(
+        self, engine: Engine
+    ) -> None:
         await engine.unsettle(0, NOW)
         user = user_of(engine, 0)
         await engine.offer(0, [Offer(user, 5, record(5), 100, unsaved=True)])
@@ -934,7 +938,7 @@ class EngineContract:
         assert await due_in(engine, 0, 1000, 10) == Due((), None)
         assert await engine.unsaved(0, 10) == [(user, record(6))]
 
-    async def test_P6_a_settled_shard_takes_no_offers(self, engine: Engine) -> None:
+    async def test_P6_a_settled_shard_ignores_offers(self, engine: Engine) -> None:
         await settled(engine)
         node = await joined(engine)
         removed, older = islice(users_of(engine, 0), 2)
@@ -948,7 +952,7 @@ class EngineContract:
         await engine.offer(0, [Offer(older, 6, record(6), 100, unsaved=True)])
         assert await stored(engine, older) == record(6)
 
-    async def test_P6_an_offered_record_can_be_committed_over_and_walked(self, engine: Engine) -> None:
+    async def test_P6_an_offered_record_can_be_walked_and_replaced_by_a_commit(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
         users = list(islice(users_of(engine, 0), 300))
         await engine.offer(0, [Offer(user, 5, record(5), None, unsaved=False) for user in users])
@@ -957,12 +961,12 @@ class EngineContract:
 
     # P7: no clock of its own
 
-    async def test_P7_store_time_reports_milliseconds_that_do_not_go_back(self, engine: Engine, second: Engine) -> None:
+    async def test_P7_store_time_returns_milliseconds_and_never_decreases(self, engine: Engine, second: Engine) -> None:
         first = await engine.store_time()
         assert isinstance(first, int)
         assert first <= await second.store_time()
 
-    async def test_P7_wake_ups_and_settling_follow_the_argument_in_any_century(self, engine: Engine) -> None:
+    async def test_P7_due_and_settle_use_only_the_time_in_the_argument(self, engine: Engine) -> None:
         await settled(engine)
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=4_000_000_000_000))
@@ -974,11 +978,11 @@ class EngineContract:
 
     # P8: errors
 
-    async def test_P8_the_two_errors_cannot_be_taken_for_each_other(self) -> None:
+    async def test_P8_neither_of_the_two_errors_is_a_subclass_of_the_other(self) -> None:
         assert not issubclass(Unavailable, UnknownOutcome)
         assert not issubclass(UnknownOutcome, Unavailable)
 
-    async def test_P8_a_read_that_does_not_reach_the_store_is_unavailable(self, engine: Engine) -> None:
+    async def test_P8_a_read_raises_unavailable_if_the_store_is_unreachable(self, engine: Engine) -> None:
         async with self.cut_off():
             for read in (
                 engine.load(["ana"]),
@@ -991,7 +995,7 @@ class EngineContract:
                 with pytest.raises(Unavailable):
                     await read
 
-    async def test_P8_a_write_that_was_unavailable_did_not_happen(self, engine: Engine, second: Engine) -> None:
+    async def test_P8_a_commit_that_raises_unavailable_writes_nothing(self, engine: Engine, second: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         async with self.cut_off():
             with pytest.raises((Unavailable, UnknownOutcome)) as caught:
@@ -1003,7 +1007,7 @@ class EngineContract:
     # Walks
 
     @pytest.mark.parametrize("limit", [1, 7, 1000])
-    async def test_a_walk_sees_everything(self, engine: Engine, limit: int) -> None:
+    async def test_a_walk_returns_every_record(self, engine: Engine, limit: int) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 60))
         await node.write(*[Write(user, None, record(1)) for user in users])
@@ -1014,7 +1018,7 @@ class EngineContract:
         assert await walked(engine, 0, 10) == []
 
     @pytest.mark.parametrize("cursor", ["", "zzz", "-1", "1.-1", "0.x", "\0"])
-    async def test_a_walk_refuses_a_cursor_that_no_page_can_have_given(self, engine: Engine, cursor: str) -> None:
+    async def test_a_walk_refuses_an_invalid_cursor(self, engine: Engine, cursor: str) -> None:
         with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
             await engine.walk(0, cursor, 10)
 
@@ -1030,13 +1034,15 @@ class EngineContract:
         assert await walked(engine, 0, 1000) == []
         assert (await engine.due([0], NOW, 10))[0].next_at is None
 
-    async def test_a_walk_sees_its_own_shard_only(self, engine: Engine) -> None:
+    async def test_a_walk_returns_records_of_its_shard_only(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         await (await joined(engine, 1)).write(Write(user_of(engine, 1), None, record(1)))
         assert await walked(engine, 0, 10) == []
 
-    async def test_a_walk_sees_whatever_stays_while_others_come_go_and_return(self, engine: Engine) -> None:
+    async def test_a_walk_returns_every_unchanged_record_while_others_are_added_and_removed(
+        self, engine: Engine
+    ) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 400))
         staying, leaving, coming = users[1:200:2], users[0:200:2], users[200:]
@@ -1057,7 +1063,7 @@ class EngineContract:
         assert {user for user, _ in seen} >= set(staying)
         assert set(staying) | set(leaving) | set(coming) >= {user for user, _ in seen}
 
-    async def test_a_walk_ends_although_almost_everybody_leaves_during_it(self, engine: Engine) -> None:
+    async def test_a_walk_ends_although_most_records_are_removed_during_it(self, engine: Engine) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 3000))
         await node.write(*[Write(user, None, record(1)) for user in users])
@@ -1071,7 +1077,7 @@ class EngineContract:
 
     # Leases
 
-    async def test_a_lease_is_written_renewed_and_read_by_all(self, engine: Engine, second: Engine) -> None:
+    async def test_every_handle_reads_the_renewed_leases_of_all_nodes(self, engine: Engine, second: Engine) -> None:
         one, other = new_epoch(), new_epoch()
         assert await engine.renew(Lease(one, 1, NOW), begins=True)
         assert await second.renew(Lease(other, 1, NOW), begins=True)
@@ -1079,7 +1085,7 @@ class EngineContract:
         found = {lease.epoch: lease for lease in await second.leases()}
         assert found == {one: Lease(one, 2, NOW + 3_333), other: Lease(other, 1, NOW)}
 
-    async def test_a_missing_lease_can_begin_but_not_go_on(self, engine: Engine) -> None:
+    async def test_a_missing_lease_can_be_started_but_not_renewed(self, engine: Engine) -> None:
         epoch = new_epoch()
         for counter in (1, 2):
             assert not await engine.renew(Lease(epoch, counter, NOW))
@@ -1087,7 +1093,7 @@ class EngineContract:
         assert await engine.renew(Lease(epoch, 7, NOW), begins=True)
         assert await engine.leases() == [Lease(epoch, 7, NOW)]
 
-    async def test_a_late_renewal_does_not_set_a_lease_back(self, engine: Engine) -> None:
+    async def test_a_late_renewal_does_not_lower_the_counter_of_a_lease(self, engine: Engine) -> None:
         epoch = new_epoch()
         for counter, renewed_at in ((1, NOW), (9, NOW + 90), (8, NOW + 80), (9, NOW + 95), (1, NOW)):
             assert await engine.renew(Lease(epoch, counter, renewed_at), begins=counter == 1)
@@ -1095,14 +1101,14 @@ class EngineContract:
         assert await engine.renew(Lease(epoch, 10, NOW + 100))
         assert await engine.leases() == [Lease(epoch, 10, NOW + 100)]
 
-    async def test_one_of_two_observers_marks_a_lease_dead(self, engine: Engine, second: Engine) -> None:
+    async def test_only_one_of_two_observers_marks_a_lease_dead(self, engine: Engine, second: Engine) -> None:
         epoch = new_epoch()
         await engine.renew(Lease(epoch, 1, NOW), begins=True)
         marks = await asyncio.gather(engine.mark_dead(epoch, 1), second.mark_dead(epoch, 1))
         assert sorted(marks) == [False, True]
         assert await engine.leases() == [Lease(epoch, 1, NOW, dead=True)]
 
-    async def test_a_lease_that_moved_meanwhile_is_not_marked_dead(self, engine: Engine, second: Engine) -> None:
+    async def test_a_lease_that_was_renewed_meanwhile_is_not_marked_dead(self, engine: Engine, second: Engine) -> None:
         epoch = new_epoch()
         await engine.renew(Lease(epoch, 1, NOW), begins=True)
         await engine.renew(Lease(epoch, 2, NOW + 1))
@@ -1110,7 +1116,7 @@ class EngineContract:
         assert not await second.mark_dead("never-was", 1)
         assert await engine.renew(Lease(epoch, 3, NOW + 2))
 
-    async def test_dead_is_final(self, engine: Engine, second: Engine) -> None:
+    async def test_a_dead_lease_cannot_be_renewed(self, engine: Engine, second: Engine) -> None:
         epoch = new_epoch()
         await engine.renew(Lease(epoch, 1, NOW), begins=True)
         await second.mark_dead(epoch, 1)
@@ -1118,7 +1124,7 @@ class EngineContract:
         assert not await engine.renew(Lease(epoch, 1, NOW + 1), begins=True)
         assert await engine.leases() == [Lease(epoch, 1, NOW, dead=True)]
 
-    async def test_a_dropped_lease_is_gone_and_cannot_go_on(self, engine: Engine) -> None:
+    async def test_a_dropped_lease_is_deleted_and_cannot_be_renewed(self, engine: Engine) -> None:
         epoch = new_epoch()
         await engine.renew(Lease(epoch, 1, NOW), begins=True)
         await engine.drop_lease(epoch)
@@ -1129,7 +1135,7 @@ class EngineContract:
 
     # Unsaved records: those that the ledger does not have yet
 
-    async def test_unsaved_lists_marked_records_up_to_the_limit(self, engine: Engine) -> None:
+    async def test_unsaved_returns_flagged_records_up_to_the_limit(self, engine: Engine) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 5))
         await node.write(*[Write(user, None, record(1), unsaved=user != users[2]) for user in users])
@@ -1139,7 +1145,7 @@ class EngineContract:
         assert len(some) == 3
         assert set(some) < marked
 
-    async def test_saved_takes_the_mark_and_leaves_the_record(self, engine: Engine) -> None:
+    async def test_saved_clears_the_unsaved_flag_and_keeps_the_record(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100, unsaved=True))
         await engine.saved(0, [(user, record(1), False)])
@@ -1158,7 +1164,7 @@ class EngineContract:
         assert await walked(engine, 0, 10) == []
         assert await head_of(engine) == head
 
-    async def test_saved_leaves_alone_what_changed_in_between(self, engine: Engine, second: Engine) -> None:
+    async def test_saved_ignores_records_that_changed_meanwhile(self, engine: Engine, second: Engine) -> None:
         node = await joined(engine)
         changed, gone, same = islice(users_of(engine, 0), 3)
         await node.write(*[Write(user, None, record(1), 100, unsaved=True) for user in (changed, gone, same)])
@@ -1169,7 +1175,7 @@ class EngineContract:
         assert [loaded.record for loaded in await engine.load([changed, gone, same])] == [record(2), None, None]
         assert await due_in(engine, 0, 1000, 10) == Due((changed,), None)
 
-    async def test_a_dropped_record_can_come_back(self, engine: Engine) -> None:
+    async def test_a_dropped_record_can_be_written_again(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), unsaved=True))
         await engine.saved(0, [(user, record(1), True)])
@@ -1178,35 +1184,35 @@ class EngineContract:
 
     # Terms
 
-    async def test_equal_terms_are_welcome(self, second: Engine) -> None:
+    async def test_open_accepts_equal_terms(self, second: Engine) -> None:
         await second.open(TERMS)
 
     @pytest.mark.parametrize("term", sorted(TERMS))
-    async def test_a_term_that_differs_is_refused_by_name(self, engine: Engine, second: Engine, term: str) -> None:
+    async def test_open_refuses_a_different_term_and_names_it(self, engine: Engine, second: Engine, term: str) -> None:
         with pytest.raises(ConfigurationError, match=term):
             await second.open({**TERMS, term: "another"})
         await second.open(TERMS)
 
-    async def test_a_term_that_is_new_is_added_and_then_compared(self, engine: Engine, second: Engine) -> None:
+    async def test_open_adds_a_new_term_and_compares_it_later(self, engine: Engine, second: Engine) -> None:
         await engine.open({**TERMS, "novelty": "1"})
         await second.open(TERMS)
         with pytest.raises(ConfigurationError, match="novelty"):
             await second.open({**TERMS, "novelty": "2"})
 
-    async def test_a_refused_handle_has_written_no_term(self, engine: Engine, second: Engine) -> None:
+    async def test_a_refused_open_writes_no_term(self, engine: Engine, second: Engine) -> None:
         with pytest.raises(ConfigurationError):
             await second.open({"novelty": "1", **TERMS, "grace": "another"})
         await engine.open({**TERMS, "novelty": "2"})
 
     # Direct messages
 
-    async def test_a_message_reaches_every_handle_the_sender_included(self, engine: Engine, second: Engine) -> None:
+    async def test_every_handle_receives_a_message_including_the_sender(self, engine: Engine, second: Engine) -> None:
         await engine.send(b"one")
         await second.send(b"two\x00\r\n")
         assert await received(engine, 2) == [b"one", b"two\x00\r\n"]
         assert await received(second, 2) == [b"one", b"two\x00\r\n"]
 
-    async def test_a_message_is_received_once(self, engine: Engine) -> None:
+    async def test_a_handle_receives_a_message_once(self, engine: Engine) -> None:
         await engine.send(b"one")
         await received(engine, 1)
         assert await engine.receive(A_MOMENT) == []

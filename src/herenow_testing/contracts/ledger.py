@@ -66,14 +66,14 @@ class LedgerContract:
         found, newest = await ledger.schema()
         assert found == newest
 
-    async def test_migrating_an_up_to_date_ledger_changes_nothing(self, ledger: Ledger) -> None:
+    async def test_migrate_does_not_change_an_up_to_date_ledger(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW})
         before = ledger.id, await ledger.schema()
         await ledger.migrate()
         assert (ledger.id, await ledger.schema()) == before
         assert await seen(ledger, "ana") == NOW
 
-    async def test_id_and_facts_survive_reopening(self, ledger: Ledger) -> None:
+    async def test_a_reopened_ledger_has_the_same_id_and_facts(self, ledger: Ledger) -> None:
         if not self.durable:
             pytest.skip("this ledger ends when it is closed")
         await ledger.save_last_seen({"ana": NOW})
@@ -87,29 +87,29 @@ class LedgerContract:
         await ledger.open()
         assert (ledger.id, await everything(ledger)) == before
 
-    async def test_a_ledger_may_be_closed_twice(self, ledger: Ledger) -> None:
+    async def test_a_ledger_can_be_closed_twice(self, ledger: Ledger) -> None:
         await ledger.close()
         await ledger.close()
 
     # --- Last seen and choices
 
-    async def test_strangers_are_not_remembered(self, ledger: Ledger) -> None:
+    async def test_remembered_does_not_return_unknown_users(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW})
         assert await ledger.remembered(["bo", "ana", "cy"]) == {"ana": Remembered(last_seen=NOW)}
         assert await ledger.remembered([]) == {}
 
-    async def test_a_user_asked_for_twice_is_answered_once(self, ledger: Ledger) -> None:
+    async def test_remembered_returns_a_user_once_although_requested_twice(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW})
         assert await ledger.remembered(["ana", "bo", "ana"]) == {"ana": Remembered(last_seen=NOW)}
 
-    async def test_everything_known_of_a_user_comes_together(self, ledger: Ledger) -> None:
+    async def test_remembered_returns_all_facts_of_a_user(self, ledger: Ledger) -> None:
         choice = Choice("ana", 3, Mode.AWAY, NOW + 1, Custom("out", "🌴", NOW + 2))
         await ledger.save_last_seen({"ana": NOW})
         await ledger.save_choices([choice])
         await ledger.set_idle_after("ana", 60_000)
         assert await ledger.remembered(["ana"]) == {"ana": Remembered(NOW, choice, 60_000)}
 
-    async def test_one_fact_is_enough_to_be_remembered(self, ledger: Ledger) -> None:
+    async def test_remembered_returns_a_user_with_a_single_fact(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW})
         await ledger.save_choices([Choice("bo", 1)])
         await ledger.set_idle_after("cy", 60_000)
@@ -119,13 +119,13 @@ class LedgerContract:
             "cy": Remembered(idle_after=60_000),
         }
 
-    async def test_the_later_last_seen_is_kept(self, ledger: Ledger) -> None:
+    async def test_the_ledger_keeps_the_later_last_seen(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_last_seen({"ana": NOW - 1, "bo": NOW + 1, "cy": 0})
         known = await ledger.remembered(["ana", "bo", "cy"])
         assert {user: fact.last_seen for user, fact in known.items()} == {"ana": NOW, "bo": NOW + 1, "cy": 0}
 
-    async def test_a_choice_comes_back_as_it_was(self, ledger: Ledger) -> None:
+    async def test_a_choice_is_read_as_it_was_saved(self, ledger: Ledger) -> None:
         odd = Custom('"quoted"\n\\ {} – é', "👩‍👩‍👧", NOW)
         customs = (None, Custom("lunch"), Custom("", "🍜"), odd)
         combined = enumerate(itertools.product(Mode, (None, NOW), customs))
@@ -144,27 +144,27 @@ class LedgerContract:
         assert await chosen(ledger, "ana") == Choice("ana", 6)
 
     @pytest.mark.parametrize("versions", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
-    async def test_of_several_choices_in_a_batch_the_newest_stays(
+    async def test_a_batch_with_several_choices_of_a_user_saves_the_newest(
         self, ledger: Ledger, versions: tuple[int, ...]
     ) -> None:
         await ledger.save_choices([Choice("ana", version, Mode(version)) for version in versions])
         assert await chosen(ledger, "ana") == Choice("ana", 3, Mode(3))
 
-    async def test_an_idle_after_is_set_replaced_and_taken_back(self, ledger: Ledger) -> None:
+    async def test_idle_after_can_be_set_replaced_and_removed(self, ledger: Ledger) -> None:
         await ledger.set_idle_after("ana", 60_000)
         await ledger.set_idle_after("ana", 90_000)
         assert await ledger.remembered(["ana"]) == {"ana": Remembered(idle_after=90_000)}
         await ledger.set_idle_after("ana", None)
         assert await ledger.remembered(["ana"]) == {}
 
-    async def test_empty_batches_are_fine(self, ledger: Ledger) -> None:
+    async def test_the_ledger_accepts_empty_batches(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({})
         await ledger.save_choices([])
         await ledger.open_marks("run", [], [])
         assert await ledger.apply([]) == 0
         assert await ledger.between("ana", [], NOW) == []
 
-    async def test_big_batches_are_whole(self, ledger: Ledger) -> None:
+    async def test_the_ledger_saves_large_batches_completely(self, ledger: Ledger) -> None:
         users = [f"user-{number}" for number in range(MANY)]
         await ledger.save_last_seen({user: NOW + number for number, user in enumerate(users)})
         await ledger.save_choices([Choice(user, 1, Mode.BUSY) for user in users])
@@ -172,7 +172,7 @@ class LedgerContract:
         assert [known[user].last_seen for user in users] == [NOW + number for number in range(MANY)]
         assert all(known[user].choice == Choice(user, 1, Mode.BUSY) for user in users)
 
-    async def test_ids_are_taken_to_the_letter(self, ledger: Ledger) -> None:
+    async def test_the_ledger_stores_ids_byte_for_byte(self, ledger: Ledger) -> None:
         """Ids are stored byte for byte: no case folding, no conversion to numbers, no truncation, no SQL injection."""
         await ledger.save_last_seen({user: NOW + number for number, user in enumerate(ODD_IDS)})
         await ledger.save_choices([Choice(user, 1) for user in ODD_IDS])
@@ -191,28 +191,28 @@ class LedgerContract:
 
     # --- Runs: the users that were online when a process was killed
 
-    async def test_who_was_left_open_gets_the_last_stamp_as_last_seen(self, ledger: Ledger) -> None:
+    async def test_close_runs_sets_last_seen_of_marked_users_to_the_last_stamp(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", ["ana", "bo"], [])
         await ledger.stamp_run("run", NOW)
         await ledger.stamp_run("run", NOW + 1_000)
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 1_000] * 2
 
-    async def test_who_went_in_order_is_left_alone(self, ledger: Ledger) -> None:
+    async def test_close_runs_ignores_users_whose_mark_was_removed(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", ["ana", "bo"], [])
         await ledger.open_marks("run", [], ["ana", "never-marked"])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
         assert await ledger.remembered(["ana", "never-marked"]) == {}
 
-    async def test_closing_runs_keeps_a_later_last_seen(self, ledger: Ledger) -> None:
+    async def test_close_runs_keeps_a_later_last_seen(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW + 5, "bo": NOW - 5})
         await ledger.open_marks("run", ["ana", "bo"], [])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 5, NOW]
 
-    async def test_runs_are_closed_once(self, ledger: Ledger) -> None:
+    async def test_a_run_is_closed_once(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", ["ana"], [])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
@@ -221,14 +221,16 @@ class LedgerContract:
         assert await ledger.close_runs() == 0
         assert await seen(ledger, "ana") == NOW
 
-    async def test_marking_twice_is_marking_once(self, ledger: Ledger) -> None:
+    async def test_a_second_mark_of_a_user_has_no_effect(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", ["ana"], [])
         await ledger.open_marks("run", iter(["ana", "bo"]), iter(["ana"]))
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
         assert await ledger.remembered(["ana", "bo"]) == {"bo": Remembered(last_seen=NOW)}
 
-    async def test_who_was_open_in_two_runs_counts_once_with_the_later_stamp(self, ledger: Ledger) -> None:
+    async def test_close_runs_counts_a_user_of_several_runs_once_and_uses_the_latest_stamp(
+        self, ledger: Ledger
+    ) -> None:
         for run, stamp in (("one", NOW), ("two", NOW + 9), ("three", NOW + 3)):
             await ledger.open_marks(run, ["ana"], [])
             await ledger.stamp_run(run, stamp)
@@ -237,14 +239,14 @@ class LedgerContract:
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 9, NOW]
 
-    async def test_a_run_without_a_stamp_says_nothing_about_when(self, ledger: Ledger) -> None:
+    async def test_close_runs_sets_no_last_seen_for_a_run_without_a_stamp(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", ["ana"], [])
         await ledger.close_runs()
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 0
         assert await ledger.remembered(["ana"]) == {}
 
-    async def test_thousands_can_be_left_open(self, ledger: Ledger) -> None:
+    async def test_close_runs_processes_thousands_of_marked_users(self, ledger: Ledger) -> None:
         users = [f"user-{number}" for number in range(MANY)]
         await ledger.open_marks("run", users, [])
         await ledger.open_marks("run", [], users[::2])
@@ -254,7 +256,7 @@ class LedgerContract:
 
     # --- Relations
 
-    async def test_a_follow_connects_only_when_it_is_mutual(self, ledger: Ledger) -> None:
+    async def test_a_follow_is_a_relation_only_if_it_is_mutual(self, ledger: Ledger) -> None:
         await ledger.apply([follow("ana", "bo")])
         assert await ledger.follows("ana", "bo")
         assert not await ledger.follows("bo", "ana")
@@ -276,7 +278,7 @@ class LedgerContract:
         assert await both_ways(ledger, "ana", "bo") == Relation()
 
     @pytest.mark.parametrize("until", [None, NOW + 1])
-    async def test_a_contact_counts_until_its_end(self, ledger: Ledger, until: int | None) -> None:
+    async def test_a_contact_is_in_force_before_its_end(self, ledger: Ledger, until: int | None) -> None:
         await ledger.apply([contact("ana", "bo", until)])
         assert await both_ways(ledger, "ana", "bo") == Relation(contact=True, contact_until=until)
         for one, other in (("ana", "bo"), ("bo", "ana")):
@@ -284,14 +286,14 @@ class LedgerContract:
             assert await ledger.contacts(one, NOW) == [other]
 
     @pytest.mark.parametrize("until", [NOW, NOW - 1, 0])
-    async def test_a_contact_whose_end_has_come_is_none(self, ledger: Ledger, until: int) -> None:
+    async def test_a_contact_is_not_in_force_at_or_after_its_end(self, ledger: Ledger, until: int) -> None:
         await ledger.apply([contact("ana", "bo", until)])
         assert await both_ways(ledger, "ana", "bo") == Relation()
         for one, other in (("ana", "bo"), ("bo", "ana")):
             assert await ledger.contact(one, other, NOW) == (False, None)
             assert await ledger.contacts(one, NOW) == []
 
-    async def test_the_end_of_a_contact_leaves_the_mutual_follow(self, ledger: Ledger) -> None:
+    async def test_a_mutual_follow_remains_after_the_end_of_a_contact(self, ledger: Ledger) -> None:
         await ledger.apply([*mutual("ana", "bo"), contact("ana", "bo", NOW)])
         assert await both_ways(ledger, "ana", "bo", NOW - 1) == Relation(
             mutual_follow=True, contact=True, contact_until=NOW
@@ -299,13 +301,13 @@ class LedgerContract:
         assert await both_ways(ledger, "ana", "bo", NOW) == Relation(mutual_follow=True)
         assert await ledger.contacts("ana", NOW) == ["bo"]
 
-    async def test_answers_come_in_the_order_asked_and_repeat_what_was_repeated(self, ledger: Ledger) -> None:
+    async def test_between_returns_relations_in_the_order_of_the_request_with_duplicates(self, ledger: Ledger) -> None:
         await ledger.apply([*mutual("ana", "bo"), contact("ana", "cy", NOW + 1)])
         asked = ["dee", "cy", "bo", "ana", "cy", "bo", "dee"]
         known = {"bo": Relation(mutual_follow=True), "cy": Relation(contact=True, contact_until=NOW + 1)}
         assert await ledger.between("ana", asked, NOW) == [known.get(user, Relation()) for user in asked]
 
-    async def test_contacts_are_sorted_and_named_once(self, ledger: Ledger) -> None:
+    async def test_contacts_returns_each_user_once_in_sorted_order(self, ledger: Ledger) -> None:
         others = ["🎉", "é", "a", "Z", "zebra", "10", "9"]
         await ledger.apply([row for other in others[::2] for row in mutual("me", other)])
         await ledger.apply([contact(other, "me") for other in others[1:]])
@@ -313,12 +315,12 @@ class LedgerContract:
         assert await ledger.contacts("me", NOW) == sorted(others)
         assert await ledger.contacts("nobody", NOW) == []
 
-    async def test_nobody_is_their_own_contact(self, ledger: Ledger) -> None:
+    async def test_a_user_cannot_be_their_own_contact(self, ledger: Ledger) -> None:
         assert await ledger.apply([follow("ana", "ana"), contact("ana", "ana")]) == 0
         assert await ledger.contacts("ana", NOW) == []
         assert await ledger.between("ana", ["ana"], NOW) == [Relation()]
 
-    async def test_a_room_knows_its_members(self, ledger: Ledger) -> None:
+    async def test_is_member_is_true_for_members_of_a_room_only(self, ledger: Ledger) -> None:
         await ledger.apply([room("r1", "ana"), room("r1", "bo"), room("r2", "bo")])
         assert await ledger.is_member("r1", "ana")
         assert not await ledger.is_member("r2", "ana")
@@ -328,7 +330,7 @@ class LedgerContract:
         assert not await ledger.is_member("r1", "ana")
         assert await ledger.is_member("r1", "bo")
 
-    async def test_apply_counts_what_changed(self, ledger: Ledger) -> None:
+    async def test_apply_returns_the_number_of_changed_rows(self, ledger: Ledger) -> None:
         rows = [follow("ana", "bo"), contact("ana", "cy", NOW), room("r", "ana")]
         assert await ledger.apply(rows) == 3
         assert await ledger.apply(rows) == 0
@@ -336,7 +338,7 @@ class LedgerContract:
         assert await ledger.apply([gone(row) for row in rows]) == 3
         assert await ledger.apply([gone(row) for row in rows]) == 0
 
-    async def test_the_last_row_about_an_edge_counts(self, ledger: Ledger) -> None:
+    async def test_apply_uses_the_last_of_several_rows_about_the_same_relation(self, ledger: Ledger) -> None:
         put = [follow("ana", "bo"), contact("ana", "bo"), room("r", "ana")]
         take = [gone(row) for row in put]
         assert await ledger.apply([*put, *take, *put, *put]) == 3
@@ -346,7 +348,7 @@ class LedgerContract:
         assert await ledger.contact("ana", "bo", NOW) == (True, NOW + 9)
         assert not await ledger.is_member("r", "ana")
 
-    async def test_a_row_of_no_kind_stops_all_of_them(self, ledger: Ledger) -> None:
+    async def test_apply_changes_nothing_if_a_row_has_an_unknown_kind(self, ledger: Ledger) -> None:
         await ledger.apply([follow("ana", "bo")])
         head = await ledger.changes_head()
         with pytest.raises(ValueError, match="enemy"):
@@ -355,7 +357,7 @@ class LedgerContract:
         assert not await ledger.follows("bo", "ana")
         assert await ledger.changes(head, 10) == ([], head)
 
-    async def test_thousands_of_edges_in_one_batch(self, ledger: Ledger) -> None:
+    async def test_apply_accepts_thousands_of_rows_in_one_batch(self, ledger: Ledger) -> None:
         others = [f"user-{number:05}" for number in range(MANY)]
         assert await ledger.apply([row for other in others for row in mutual("me", other)]) == 2 * MANY
         assert await ledger.contacts("me", NOW) == others
@@ -363,7 +365,7 @@ class LedgerContract:
         assert await ledger.apply([gone(follow(other, "me")) for other in others[::2]]) == MANY // 2
         assert await ledger.contacts("me", NOW) == others[1::2]
 
-    async def test_who_is_in_a_room_with_whom(self, ledger: Ledger) -> None:
+    async def test_share_rooms_returns_the_users_that_share_a_room(self, ledger: Ledger) -> None:
         await ledger.apply([room("r1", user) for user in ("ana", "bo", "cy")])
         await ledger.apply([room("r2", user) for user in ("ana", "bo", "dee")])
         assert await ledger.share_rooms("ana", ["bo", "dee", "eve", "ana", "bo"]) == {"bo", "dee"}
@@ -373,12 +375,12 @@ class LedgerContract:
 
     # --- Preferences and blocks
 
-    async def test_who_decided_nothing_has_no_preferences(self, ledger: Ledger) -> None:
+    async def test_a_user_without_a_preference_is_not_returned(self, ledger: Ledger) -> None:
         await ledger.set_idle_after("ana", 60_000)
         assert await ledger.preferences(["ana", "bo"]) == {}
         assert await ledger.preferences([]) == {}
 
-    async def test_preferences_are_merged(self, ledger: Ledger) -> None:
+    async def test_set_preferences_merges_the_edit_into_the_saved_preferences(self, ledger: Ledger) -> None:
         edits = (
             (PreferencesEdit(), Preferences()),
             (PreferencesEdit(visibility=Visibility.EVERYONE), Preferences(Visibility.EVERYONE)),
@@ -392,7 +394,7 @@ class LedgerContract:
         await ledger.set_preferences("ana", PreferencesEdit(visibility=Visibility.CONTACTS), NOW, None)
         assert await ledger.preferences(["ana"]) == {}
 
-    async def test_preferences_and_idle_after_leave_each_other_alone(self, ledger: Ledger) -> None:
+    async def test_preferences_and_idle_after_do_not_change_each_other(self, ledger: Ledger) -> None:
         await ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None)
         await ledger.set_idle_after("ana", 60_000)
         await ledger.set_preferences("ana", PreferencesEdit(share_last_seen=False), NOW, None)
@@ -401,7 +403,7 @@ class LedgerContract:
         await ledger.set_idle_after("ana", None)
         assert await ledger.preferences(["ana"]) == {"ana": Preferences(public=True, share_last_seen=False)}
 
-    async def test_nobody_keeps_the_last_seen_of_the_moment_it_was_chosen(self, ledger: Ledger) -> None:
+    async def test_visibility_nobody_keeps_the_last_seen_of_the_moment_of_hiding(self, ledger: Ledger) -> None:
         nobody = PreferencesEdit(visibility=Visibility.NOBODY)
         hidden = Preferences(Visibility.NOBODY, hidden_at=NOW, hidden_last_seen=NOW - 5)
         assert await ledger.set_preferences("ana", nobody, NOW, NOW - 5) == hidden
@@ -411,7 +413,7 @@ class LedgerContract:
         again = await ledger.set_preferences("ana", nobody, NOW + 11, None)
         assert again == Preferences(Visibility.NOBODY, hidden_at=NOW + 11, hidden_last_seen=None)
 
-    async def test_a_block_is_found_from_either_side(self, ledger: Ledger) -> None:
+    async def test_both_users_of_a_block_find_it(self, ledger: Ledger) -> None:
         placed = BlockRow("ana", "bo", NOW, NOW - 1, NOW - 2)
         assert await ledger.block(placed)
         assert await ledger.blocks("ana", ["cy", "bo", "bo"]) == [placed]
@@ -488,13 +490,13 @@ class LedgerContract:
         assert await ledger.blocked("me") == sorted(ODD_IDS)
         assert len(await ledger.blocks("me", ODD_IDS)) == len(ODD_IDS)
 
-    async def test_who_was_not_blocked_cannot_be_unblocked(self, ledger: Ledger) -> None:
+    async def test_unblock_returns_false_without_a_block(self, ledger: Ledger) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW))
         assert not await ledger.unblock("bo", "ana", NOW)
         assert not await ledger.unblock("ana", "cy", NOW)
         assert await ledger.blocked("ana") == ["bo"]
 
-    async def test_a_lifted_block_is_kept_but_blocks_nobody(self, ledger: Ledger) -> None:
+    async def test_a_lifted_block_is_kept_but_no_longer_in_force(self, ledger: Ledger) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
         await ledger.set_preferences("bo", PreferencesEdit(visibility=Visibility.NOBODY), NOW + 4, 9)
         assert await ledger.unblock("ana", "bo", NOW + 5)
@@ -509,7 +511,7 @@ class LedgerContract:
         assert await ledger.unblock("ana", "bo", NOW + 5)
         assert await ledger.blocks("bo", ["ana"]) == []
 
-    async def test_a_lifted_block_is_forgotten_when_nobody_of_the_two_hides(self, ledger: Ledger) -> None:
+    async def test_a_lifted_block_is_deleted_when_neither_user_has_visibility_nobody(self, ledger: Ledger) -> None:
         nobody, contacts = (PreferencesEdit(visibility=v) for v in (Visibility.NOBODY, Visibility.CONTACTS))
         for user in ("ana", "bo"):
             await ledger.set_preferences(user, nobody, NOW, None)
@@ -525,7 +527,7 @@ class LedgerContract:
         assert await ledger.blocks("bo", ["ana", "cy"]) == []
         assert await ledger.blocked("ana") == ["dee"]
 
-    async def test_thousands_of_blocks_are_found_at_once(self, ledger: Ledger) -> None:
+    async def test_blocks_accepts_thousands_of_users_in_one_call(self, ledger: Ledger) -> None:
         others = [f"user-{number:05}" for number in range(200)]
         for other in others:
             await ledger.block(BlockRow("me", other, NOW, 1, 2))
@@ -534,7 +536,7 @@ class LedgerContract:
         assert sorted(row.blocked for row in found) == others
         assert await ledger.preferences(asked) == {}
 
-    async def test_what_stands_between_one_and_others_is_one_answer(self, ledger: Ledger) -> None:
+    async def test_pair_facts_returns_relations_rooms_blocks_and_preferences_in_one_call(self, ledger: Ledger) -> None:
         await ledger.apply([*mutual("ana", "bo"), contact("ana", "cy", NOW + 1), contact("ana", "old", NOW)])
         await ledger.apply([room("r", user) for user in ("ana", "dee")])
         await ledger.block(BlockRow("eve", "ana", NOW))
@@ -546,7 +548,7 @@ class LedgerContract:
         assert set(found.mates) == {"dee"}
         assert found.preferences == {"bo": private}
 
-    async def test_of_what_stands_between_only_what_is_wanted_is_told(self, ledger: Ledger) -> None:
+    async def test_pair_facts_omits_facts_that_are_not_requested(self, ledger: Ledger) -> None:
         await ledger.apply([*mutual("ana", "bo"), room("r", "ana"), room("r", "bo")])
         await ledger.block(BlockRow("ana", "bo", NOW))
         found = await ledger.pair_facts("ana", ["bo"], [], NOW, related=False, rooms=False)
@@ -562,7 +564,7 @@ class LedgerContract:
         assert await ledger.changes(head, 10) == ([], head)
         assert await ledger.changes(0, 10) == ([], 0)
 
-    async def test_every_kind_of_change_is_told(self, ledger: Ledger) -> None:
+    async def test_the_change_table_lists_every_kind_of_change(self, ledger: Ledger) -> None:
         head = await ledger.changes_head()
         await ledger.apply([follow("ana", "bo")])
         await ledger.apply([contact("cy", "ana")])
@@ -586,7 +588,7 @@ class LedgerContract:
         assert (told[3].a, told[3].b) == ("ana", "")
         assert await ledger.changes_head() == last > head
 
-    async def test_what_changed_elsewhere_is_told_as_it_was_noted(self, ledger: Ledger) -> None:
+    async def test_the_change_table_lists_changes_given_to_note_changes(self, ledger: Ledger) -> None:
         head = await ledger.changes_head()
         noted = [
             LedgerChange("relation", "bo", "ana"),
@@ -600,7 +602,7 @@ class LedgerContract:
         assert told == noted
         assert await ledger.changes_head() == last > head
 
-    async def test_taking_away_and_changing_an_end_are_told_too(self, ledger: Ledger) -> None:
+    async def test_the_change_table_lists_removals_and_changed_ends(self, ledger: Ledger) -> None:
         await ledger.apply([follow("ana", "bo"), contact("ana", "cy"), room("r", "ana")])
         await ledger.set_idle_after("ana", 60_000)
         head = await ledger.changes_head()
@@ -609,7 +611,7 @@ class LedgerContract:
         told, _ = await ledger.changes(head, 10)
         assert sorted(change.kind for change in told) == ["member", "preferences", "relation", "relation"]
 
-    async def test_what_changed_nothing_is_not_told(self, ledger: Ledger) -> None:
+    async def test_the_change_table_omits_writes_without_effect(self, ledger: Ledger) -> None:
         rows = [follow("ana", "bo"), contact("ana", "cy", NOW), room("r", "ana")]
         await ledger.apply(rows)
         await ledger.set_idle_after("ana", 60_000)
@@ -635,14 +637,14 @@ class LedgerContract:
         assert read == [f"user-{number}" for number in range(7)]
         assert cursor == await ledger.changes_head()
 
-    async def test_forgotten_changes_are_gone_and_later_ones_stay(self, ledger: Ledger) -> None:
+    async def test_forget_changes_deletes_old_changes_and_keeps_later_ones(self, ledger: Ledger) -> None:
         await ledger.set_idle_after("ana", 60_000)
         old = await ledger.changes_head()
         await ledger.set_idle_after("bo", 60_000)
         await ledger.forget_changes(old)
         assert await ledger.changes(0, 10) == ([LedgerChange("preferences", "bo", "")], await ledger.changes_head())
 
-    async def test_the_head_never_goes_back(self, ledger: Ledger) -> None:
+    async def test_changes_head_never_decreases(self, ledger: Ledger) -> None:
         """A reader's cursor stays valid when all rows were deleted: later rows get greater ids."""
         await ledger.set_idle_after("ana", 60_000)
         cursor = await ledger.changes_head()
@@ -653,7 +655,7 @@ class LedgerContract:
         assert told == [LedgerChange("preferences", "ana", "")]
         assert head > cursor
 
-    async def test_thousands_of_changes_are_all_told(self, ledger: Ledger) -> None:
+    async def test_the_change_table_lists_thousands_of_changes(self, ledger: Ledger) -> None:
         await ledger.apply([follow("me", f"user-{number}") for number in range(MANY)])
         told, head = await ledger.changes(0, 2 * MANY)
         assert len({frozenset((change.a, change.b)) for change in told}) == MANY
@@ -661,14 +663,14 @@ class LedgerContract:
 
     # --- Revoked tokens, deleted users
 
-    async def test_a_void_is_kept_told_and_found(self, ledger: Ledger) -> None:
+    async def test_a_revocation_is_saved_and_listed_as_a_change(self, ledger: Ledger) -> None:
         assert await ledger.void_of("ana") is None
         await ledger.void(Void("ana", NOW, NOW + 10))
         assert await ledger.void_of("ana") == Void("ana", NOW, NOW + 10)
         told, _ = await ledger.changes(0, 10)
         assert told == [LedgerChange("void", "ana", "")]
 
-    async def test_the_later_void_counts_and_an_earlier_one_is_no_news(self, ledger: Ledger) -> None:
+    async def test_a_later_revocation_replaces_an_earlier_one_but_not_the_reverse(self, ledger: Ledger) -> None:
         await ledger.void(Void("ana", NOW, NOW + 10))
         head = await ledger.changes_head()
         await ledger.void(Void("ana", NOW - 1, NOW + 9))
@@ -677,7 +679,7 @@ class LedgerContract:
         assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 10)
         assert (await ledger.changes(head, 10))[0] == [LedgerChange("void", "ana", "")]
 
-    async def test_voids_are_walked_in_the_order_of_ids_and_forgotten_at_their_end(self, ledger: Ledger) -> None:
+    async def test_revocations_are_read_in_order_of_ids_and_deleted_after_their_end(self, ledger: Ledger) -> None:
         for number in range(7):
             await ledger.void(Void(f"user-{number}", NOW, NOW + number))
         first = await ledger.voids("", 4)
@@ -686,7 +688,7 @@ class LedgerContract:
         await ledger.forget_voids(NOW + 4)
         assert [void.user for void in await ledger.voids("", 9)] == ["user-5", "user-6"]
 
-    async def test_of_a_deleted_user_nothing_is_left(self, ledger: Ledger) -> None:
+    async def test_erase_deletes_everything_about_a_user(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_choices([Choice("ana", 3, Mode.BUSY), Choice("bo", 3, Mode.BUSY)])
         await ledger.set_idle_after("ana", 60_000)
@@ -716,7 +718,7 @@ class LedgerContract:
         assert await ledger.close_runs() == 0
         assert await ledger.remembered(["ana"]) == {}
 
-    async def test_what_is_from_before_the_deletion_is_not_written_again(self, ledger: Ledger) -> None:
+    async def test_facts_from_before_a_deletion_are_not_saved_after_it(self, ledger: Ledger) -> None:
         await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_choices([Choice("ana", NOW, Mode.BUSY), Choice("bo", 1, Mode.BUSY)])
@@ -725,26 +727,26 @@ class LedgerContract:
         await ledger.close_runs()
         assert set(await ledger.remembered(["ana", "bo"])) == {"bo"}
 
-    async def test_who_comes_back_after_the_deletion_is_remembered(self, ledger: Ledger) -> None:
+    async def test_facts_from_after_a_deletion_are_saved(self, ledger: Ledger) -> None:
         await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         choice = Choice("ana", NOW + 1, Mode.BUSY)
         await ledger.save_last_seen({"ana": NOW + 1})
         await ledger.save_choices([choice])
         assert await ledger.remembered(["ana"]) == {"ana": Remembered(NOW + 1, choice)}
 
-    async def test_a_revocation_does_not_forget_the_deletion(self, ledger: Ledger) -> None:
+    async def test_a_revocation_keeps_the_time_of_an_earlier_deletion(self, ledger: Ledger) -> None:
         await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         await ledger.void(Void("ana", NOW + 5, NOW + 15))
         assert await ledger.void_of("ana") == Void("ana", NOW + 5, NOW + 15, NOW)
 
-    async def test_deleting_twice_and_deleting_a_stranger_is_fine(self, ledger: Ledger) -> None:
+    async def test_an_unknown_user_can_be_erased_twice(self, ledger: Ledger) -> None:
         await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         await ledger.erase(Void("ana", NOW + 1, NOW + 11, NOW + 1))
         assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 11, NOW + 1)
 
     # --- Concurrency
 
-    async def test_callers_do_not_disturb_each_other(self, ledger: Ledger) -> None:
+    async def test_concurrent_callers_do_not_disturb_each_other(self, ledger: Ledger) -> None:
         async def one(number: int) -> None:
             user = f"user-{number}"
             await ledger.save_last_seen({user: NOW})
@@ -756,7 +758,7 @@ class LedgerContract:
         await asyncio.gather(*(one(number) for number in range(25)))
         assert len(await ledger.contacts("me", NOW)) == 25
 
-    async def test_a_reader_of_changes_misses_none_while_others_write(self, ledger: Ledger) -> None:
+    async def test_a_reader_misses_no_change_during_concurrent_writes(self, ledger: Ledger) -> None:
         """A reader that has read up to an id has missed no lower one, whatever the order in which writers commit."""
         heard: list[LedgerChange] = []
         cursor = 0
@@ -781,7 +783,7 @@ class LedgerContract:
         assert len(told) == sum(1 + (n * 7 + b * 3) % 40 for n in range(12) for b in range(4))
         assert cursor == head == await ledger.changes_head()
 
-    async def test_edits_at_once_of_one_users_preferences_are_all_kept(self, ledger: Ledger) -> None:
+    async def test_concurrent_edits_of_the_same_preferences_are_all_kept(self, ledger: Ledger) -> None:
         """Two devices change different preferences at the same time: neither must overwrite the other's change."""
         for number in range(5):
             user = f"user-{number}"
@@ -796,7 +798,7 @@ class LedgerContract:
             }
             assert await ledger.remembered([user]) == {user: Remembered(idle_after=60_000)}
 
-    async def test_choices_at_once_leave_the_one_with_the_greatest_version(self, ledger: Ledger) -> None:
+    async def test_concurrent_choices_keep_the_greatest_version(self, ledger: Ledger) -> None:
         versions = [5, 9, 2, 7, 1, 8, 3, 6, 4]
         await asyncio.gather(
             *(ledger.save_choices([Choice("ana", v, Mode.BUSY, v), Choice("bo", 10 - v)]) for v in versions)
@@ -804,7 +806,7 @@ class LedgerContract:
         assert await chosen(ledger, "ana") == Choice("ana", 9, Mode.BUSY, 9)
         assert await chosen(ledger, "bo") == Choice("bo", 9)
 
-    async def test_batches_that_overlap_do_not_stop_each_other(self, ledger: Ledger) -> None:
+    async def test_concurrent_batches_for_the_same_users_do_not_deadlock(self, ledger: Ledger) -> None:
         users = [f"user-{number:03}" for number in range(300)]
         orders = (users, users[::-1], users[::2] + users[1::2], users[150:] + users[:150])
         await asyncio.gather(
@@ -817,7 +819,7 @@ class LedgerContract:
         assert {(k.last_seen, k.choice and k.choice.version) for k in known.values()} == {(NOW + 3, 4)}
         assert all([await ledger.follows("me", user) for user in users[::50]])
 
-    async def test_what_is_saved_beside_a_deletion_is_not_left_behind(self, ledger: Ledger) -> None:
+    async def test_facts_saved_during_a_deletion_do_not_remain(self, ledger: Ledger) -> None:
         users = [f"user-{number:02}" for number in range(20)]
 
         async def erase(user: str) -> None:
@@ -831,7 +833,7 @@ class LedgerContract:
         await asyncio.gather(save(), save(), *(erase(user) for user in users))
         assert await ledger.remembered(users) == {}
 
-    async def test_a_caller_that_gave_up_leaves_the_ledger_in_order(self, ledger: Ledger) -> None:
+    async def test_a_cancelled_call_leaves_the_ledger_consistent(self, ledger: Ledger) -> None:
         calls = [asyncio.ensure_future(ledger.apply(mutual("me", f"user-{number}"))) for number in range(10)]
         await asyncio.sleep(0)
         for call in calls[::2]:

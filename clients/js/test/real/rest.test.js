@@ -11,7 +11,7 @@ before(async () => {
 });
 after(() => server.remove());
 
-test("the graph, reading and choosing", async () => {
+test("a service changes relations, and users read and set presence", async () => {
   const backend = rest("backend", { scope: "service" });
   const [ana, bo] = [rest("ana"), rest("bo")];
   await backend.follow("ana", "bo");
@@ -40,7 +40,7 @@ test("the graph, reading and choosing", async () => {
   await assert.rejects(ana.follow("ana", "bo"), { code: "forbidden", status: 403 });
 });
 
-test("blocks, preferences, the public profile, and what is done to a user", async () => {
+test("users block and set preferences, and a service disconnects, revokes and deletes a user", async () => {
   const backend = rest("backend", { scope: "service" });
   const eva = rest("eva");
   for (const pair of [["eva", "finn"], ["finn", "eva"]]) await backend.follow(...pair);

@@ -25,7 +25,7 @@ function recorded(here, user) {
   return shown;
 }
 
-test("come, be busy, type, sign out", async () => {
+test("a viewer sees a user connect, become busy, type and sign out", async () => {
   const ana = client("ana", { deviceId: "a1" });
   const shown = recorded(ana, "bo");
   await sees(ana, "bo", "offline");
@@ -65,7 +65,7 @@ test("come, be busy, type, sign out", async () => {
   ana.close();
 });
 
-test("contacts, strangers and ids that are none", async () => {
+test("a client watches its contacts, and gets denials for an unrelated user and an invalid id", async () => {
   const ana = client("ana", { deviceId: "a2" });
   const seen = new Map();
   let heard = () => {};
@@ -79,7 +79,7 @@ test("contacts, strangers and ids that are none", async () => {
   ana.close();
 });
 
-test("a token is renewed while it lives: nothing is seen of it", async () => {
+test("a token renewal does not interrupt the connection", async () => {
   const bo = client("bo", { deviceId: "b3", ttl: 6 });
   const phases = [];
   bo.onState(({ phase }) => phases.push(phase));
@@ -90,7 +90,7 @@ test("a token is renewed while it lives: nothing is seen of it", async () => {
   bo.close();
 });
 
-test("a token that ends and is not renewed: 4401, then another one", async () => {
+test("an expired token closes the connection with 4401, and a new token reconnects", async () => {
   let renew = false;
   let first;
   const chen = client("chen", { deviceId: "c4", token: () => (renew ? token("chen") : (first ??= token("chen", { ttl: 4 }))) });
@@ -102,14 +102,14 @@ test("a token that ends and is not renewed: 4401, then another one", async () =>
   chen.close();
 });
 
-test("a token of another server is refused, once", async () => {
+test("the server refuses a token with a bad signature, and the client does not retry", async () => {
   const chen = client("chen", { token: token("chen").slice(0, -3) + "abc" });
   await phase(chen, "closed");
   assert.equal(chen.state.code, 4401);
   chen.close();
 });
 
-test("signed out from elsewhere: 4409, and no return", async () => {
+test("a sign-out by REST closes the connection with 4409, and the client does not reconnect", async () => {
   const chen = client("chen", { deviceId: "c5" });
   await phase(chen, "connected");
   const answer = await fetch(`${server.url}/api/v1/presence/devices/c5`, { method: "DELETE", headers: { authorization: `Bearer ${token("chen")}` } });
@@ -119,7 +119,7 @@ test("signed out from elsewhere: 4409, and no return", async () => {
   chen.close();
 });
 
-test("a server that is killed and comes back: stale, never offline, and right again", async () => {
+test("while a killed server restarts, users are stale but never offline, and fresh again afterwards", async () => {
   const ana = client("ana", { deviceId: "a6" });
   const bo = client("bo", { deviceId: "b6" });
   await phase(bo, "connected");
@@ -137,7 +137,7 @@ test("a server that is killed and comes back: stale, never offline, and right ag
   bo.close();
 });
 
-test("a server that stops says when to come back, and is obeyed", async () => {
+test("the client reconnects after the delay that a draining server gives", async () => {
   const ana = client("ana", { deviceId: "a7" });
   await phase(ana, "connected");
   const states = [];

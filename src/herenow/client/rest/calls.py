@@ -234,7 +234,7 @@ class RestCalls:
 
     @RestCall
     def unfollow(self, a: Id, b: Id) -> Ask[None]:
-        """End that `a` follows `b`."""
+        """Remove the follow from `a` to `b`."""
         return Ask("DELETE", _edge("follows", a, b), type(None))
 
     @RestCall
