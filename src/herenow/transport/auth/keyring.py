@@ -1,9 +1,8 @@
-"""Which public keys may have signed a token, as of now?
+"""The current public keys of an issuer, and when to read them again.
 
-Keys are fetched in the background, at start and before they grow old, never while somebody waits for an answer that does
-not depend on it. A key that is not known makes us look again, at most every so often and once for all who ask: an issuer
-may have begun to use a new one. What was good stays in use while its source is down, slow, or talks nonsense; who reads
-`trouble` hears of it.
+Keys are read at start, and by a background task before the document is stale. A token with an unknown key causes one more
+read, shared by all waiting requests and rate-limited (`Source.patience`), because the issuer may have a new key. While the
+source fails, the last keys stay in use and `trouble` reports the failure.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from herenow.transport.auth.key_sources import FileSource, Source
 from herenow.transport.auth.public_keys import ALGORITHMS, BadKeys, KeysPending
 
 TRIED = 8
-"""Keys that one token may be tried with: verifying is work, and whoever sends a token causes it."""
+"""Most keys tried per token: bounds the work that one token can cause."""
 
 ABSENT = 1_000
-"""Names of keys remembered that are not there."""
+"""Most key ids remembered as missing."""
 
 EARLY = 0.8
-"""The part of its time after which a document is read again."""
+"""A document is read again after this fraction of its time."""
 
 log = structlog.get_logger(__name__)
 
 
 class Keyring:
     def __init__(self, source: Source, clock: Clock, on_change: Callable[[], None]) -> None:
-        """`on_change`: other keys than before; what was verified with those says nothing."""
+        """`on_change` is called when the keys changed: results of earlier verifications are then invalid."""
         self._source = source
         self._clock = clock
         self._tasks = Tasks()
@@ -48,20 +47,19 @@ class Keyring:
         self._kids: frozenset[str] = frozenset()
         self._looking: asyncio.Task[None] | None = None
         self._asked_at = float("-inf")
-        """When we last looked because of a key that was not known."""
+        """Monotonic time of the last read that an unknown key caused."""
         self._again_in = 0.0
         self._failures = 0
         self._why = ""
         self._asked: dict[str | None, None] = {}
-        """Keys that somebody asked for and that we look for now."""
+        """Unknown key ids that the next or running read should find; None: a token without a key id."""
         self._absent: ExpiringLru[str | None, bool] = ExpiringLru(ABSENT)
-        """Keys that were not there when we looked for them a short while ago."""
+        """Key ids that a recent read did not find."""
         self.trouble: str | None = None
-        """What is wrong with the source, in a sentence; None: nothing."""
+        """A sentence about the failing source; None if there is no problem."""
 
     async def start(self) -> None:
-        """A file must be good at start (`ConfigurationError`): nobody but the operator can mend it. An address may be
-        down for a while."""
+        """Read the keys once. Raises `ConfigurationError` for an unusable file; a URL may be unreachable for a while."""
         await self._look()
         if self.trouble is not None and isinstance(self._source, FileSource):
             raise ConfigurationError(f"jwks_file = {self._source.where!r} cannot be used: {self._why}.")
@@ -70,10 +68,10 @@ class Keyring:
     async def stop(self) -> None:
         await self._tasks.end()
 
-    # Asking
-
     def find(self, algorithm: str, kid: str | None) -> Sequence[PublicKey]:
-        """The few keys that may have signed it. Raises `KeysPending`, or a `ProtocolError` that says why there is none."""
+        """Return at most `TRIED` keys that may have signed the token; all of the algorithm if it has no key id.
+
+        Raises `KeysPending` if a read may find the key, else a `ProtocolError` with the reason."""
         found = self._by_algorithm.get(algorithm) if kid is None else self._named.get((algorithm, kid))
         if found:
             return found[:TRIED]
@@ -82,16 +80,14 @@ class Keyring:
         raise self._missing(kid)
 
     def doubt(self) -> None:
-        """A token that names no key fits none we know: look once, for an issuer that names none may have a new one."""
+        """Call if no key fits a token without key id: the issuer may have a new key. Raises `KeysPending` if a read runs."""
         if self._may_look(None):
             raise KeysPending
 
     async def looked(self) -> None:
-        """Wait for the look that is under way, if there is one."""
+        """Wait for the running read, if there is one."""
         if self._looking is not None:
             await asyncio.shield(self._looking)
-
-    # How
 
     def _missing(self, kid: str | None) -> ProtocolError:
         if self._may_look(kid):
@@ -106,7 +102,7 @@ class Keyring:
         return self._absent.get(kid, self._clock.monotonic()) is not None
 
     def _may_look(self, kid: str | None) -> bool:
-        """Somebody looks now, or has just begun to, because of this."""
+        """Start a read for an unknown key id or join the running one; False if the last such read was too recent."""
         if self._looking is None:
             now = self._clock.monotonic()
             if now - self._asked_at < self._source.patience:
@@ -183,6 +179,6 @@ class Keyring:
 
 
 def what_keys(document: Document) -> str:
-    """For people: how many keys, for what."""
+    """For messages: "2 for RS256, 1 for ES256"."""
     counts = {a: sum(key.algorithm == a for key in document.keys) for a in ALGORITHMS}
     return ", ".join(f"{count} for {algorithm}" for algorithm, count in counts.items() if count)
