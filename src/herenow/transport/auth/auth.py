@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 SUBPROTOCOL = "herenow.v1"
 _TOKEN_SUBPROTOCOL = "herenow.token."  # noqa: S105 - a prefix, not a secret
 
-REMEMBERED = 20_000
-"""Verified tokens in the LRU cache: about 10 MB."""
+REMEMBERED = 20_000  # verified tokens in the LRU cache: about 10 MB
 
 
 class RevokedTokens(Protocol):
@@ -57,9 +56,7 @@ class Auth:
         self._verified: Lru[bytes, Claims] = Lru(REMEMBERED)
 
     def _keyring(self, source: Source) -> Keyring:
-        from herenow.transport.auth.keyring import (
-            Keyring,
-        )  # loads cryptography, which a node with a secret does not need
+        from herenow.transport.auth.keyring import Keyring  # loads cryptography: only if public keys are used
 
         return Keyring(source, self._clock, self._forget)
 
@@ -98,7 +95,6 @@ class Auth:
             return self.check(token, once=once)
 
     def is_void(self, user: str, issued_at: int | None) -> bool:
-        """True if the user's tokens that were issued at `issued_at` (ms; None: unknown) are revoked."""
         return self._revocations is not None and self._revocations.is_void(user, issued_at)
 
     def _claims(self, token: str, *, once: bool) -> Claims:

@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPubli
 from herenow.errors import ProtocolError
 from herenow.transport.auth.public_keys import ALGORITHMS, MAX_KID, BadKeys
 
-MAX_BYTES = 262_144
-"""Of a whole document: enough for hundreds of keys, while issuers publish two or three."""
+MAX_BYTES = 262_144  # of a whole document: enough for hundreds of keys, while issuers publish two or three
 
 MAX_KEYS = 100
 
@@ -56,8 +55,7 @@ class PublicKey:
 @dataclass(frozen=True, slots=True)
 class Document:
     keys: tuple[PublicKey, ...]
-    left_out: tuple[str, ...]
-    """For each key that is not used: the reason, for the operator."""
+    left_out: tuple[str, ...]  # for each key that is not used: the reason, for the operator
 
 
 def parse_jwks(raw: bytes) -> Document:
@@ -126,9 +124,7 @@ def _p256(entry: Mapping[str, object]) -> EllipticCurvePublicKey:
     if entry.get("crv") != "P-256":
         raise BadKeys(f"is on another curve than P-256 (crv {entry.get('crv')!r:.40})")
     x, y = (int.from_bytes(_bytes(entry, name, most=32), "big") for name in ("x", "y"))
-    return EllipticCurvePublicNumbers(
-        x, y, SECP256R1()
-    ).public_key()  # raises ValueError if the point is not on the curve
+    return EllipticCurvePublicNumbers(x, y, SECP256R1()).public_key()  # checks that the point is on the curve
 
 
 def _ed25519(entry: Mapping[str, object]) -> Ed25519PublicKey:

@@ -18,8 +18,7 @@ from herenow.settings.model import without_password
 from herenow.transport.auth.jwks import MAX_BYTES
 from herenow.transport.auth.public_keys import BadKeys
 
-DEADLINE = 2.0
-"""Seconds for a whole document, from the DNS lookup to the last byte."""
+DEADLINE = 2.0  # seconds for a whole document, from the DNS lookup to the last byte
 
 LONGEST = 300.0
 SHORTEST = 30.0
@@ -29,13 +28,11 @@ SHORTEST = 30.0
 @dataclass(frozen=True, slots=True)
 class Read:
     raw: bytes
-    fresh_for: float
-    """Seconds for which the document counts as fresh."""
+    fresh_for: float  # seconds for which the document counts as fresh
 
 
 class Source(Protocol):
-    where: str
-    """Path or URL (without password) for messages."""
+    where: str  # path or URL (without password) for messages
     patience: float
     """Least seconds between two reads that are caused by unknown keys, because any token can cause them."""
 

@@ -22,14 +22,11 @@ from herenow.transport.auth.jwks import Document, PublicKey, parse_jwks
 from herenow.transport.auth.key_sources import FileSource, Source
 from herenow.transport.auth.public_keys import ALGORITHMS, BadKeys, KeysPending
 
-TRIED = 8
-"""Most keys tried per token: bounds the work that one token can cause."""
+TRIED = 8  # most keys tried per token: bounds the work that one token can cause
 
-ABSENT = 1_000
-"""Most key ids remembered as missing."""
+ABSENT = 1_000  # most key ids remembered as missing
 
-EARLY = 0.8
-"""A document is read again after this fraction of its time."""
+EARLY = 0.8  # a document is read again after this fraction of its time
 
 log = structlog.get_logger(__name__)
 
@@ -46,8 +43,7 @@ class Keyring:
         self._named: dict[tuple[str, str], list[PublicKey]] = {}
         self._kids: frozenset[str] = frozenset()
         self._looking: asyncio.Task[None] | None = None
-        self._asked_at = float("-inf")
-        """Monotonic time of the last read that an unknown key caused."""
+        self._asked_at = float("-inf")  # monotonic time of the last read that an unknown key caused
         self._again_in = 0.0
         self._failures = 0
         self._why = ""
@@ -55,8 +51,7 @@ class Keyring:
         """Unknown key ids that the next or running read should find; None: a token without a key id."""
         self._absent: ExpiringLru[str | None, bool] = ExpiringLru(ABSENT)
         """Key ids that a recent read did not find."""
-        self.trouble: str | None = None
-        """A sentence about the failing source; None if there is no problem."""
+        self.trouble: str | None = None  # a sentence about the failing source; None if there is no problem
 
     async def start(self) -> None:
         """Read the keys once. Raises `ConfigurationError` for an unusable file; a URL may be unreachable for a while."""

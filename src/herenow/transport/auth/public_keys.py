@@ -13,8 +13,7 @@ from herenow.errors import HerenowError, ProtocolError
 if TYPE_CHECKING:
     from herenow.transport.auth.jwks import PublicKey
 
-ALGORITHMS = ("RS256", "ES256", "EdDSA")
-"""One per type of key: RSA, P-256, Ed25519."""
+ALGORITHMS = ("RS256", "ES256", "EdDSA")  # one per type of key: RSA, P-256, Ed25519
 
 MAX_KID = 256
 

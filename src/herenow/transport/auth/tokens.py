@@ -44,8 +44,7 @@ class Expected:
     """Required claims `iss` and `aud`; without an issuer `iss` is not checked."""
 
     issuer: str | None = None
-    audience: tuple[str, ...] = ()
-    """Names of this server; `aud` must contain one of them."""
+    audience: tuple[str, ...] = ()  # names of this server; `aud` must contain one of them
 
 
 ANY = Expected()
