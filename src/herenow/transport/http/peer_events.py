@@ -1,4 +1,4 @@
-"""What becomes of peers that exceed a limit: counted each time, logged at most every ten seconds per kind."""
+"""Counts peers that exceed a limit, and logs them at most every ten seconds per kind."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import structlog
 
 from herenow.node.metrics import Metrics
 
-QUIET = 10.0
-"""Seconds between two lines about the same kind of event."""
+QUIET = 10.0  # least seconds between two log lines of one kind
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +34,7 @@ class PeerEvents:
             log.info("connection.cut", reason=reason, unlogged=self._left_out(f"cut {reason}"))
 
     def accept_failed(self, error: OSError) -> None:
-        """The system did not give us a connection that waits."""
+        """`accept` failed, mostly because descriptors ran out; the connection stays in the system's queue."""
         self._metrics.accept_errors += 1
         if self._may_log("accept"):
             log.error("accept.failed", error=str(error), unlogged=self._left_out("accept"))
@@ -49,5 +48,5 @@ class PeerEvents:
         return True
 
     def _left_out(self, kind: str) -> int:
-        """Events of this kind since the line before."""
+        """Return and reset the number of events of this kind that were not logged."""
         return self._unlogged.pop(kind, 0)
