@@ -22,7 +22,7 @@ def listening(host: str, port: int) -> socket.socket:
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
-        raise ConfigurationError(_why(host, port, error)) from None
+        raise ConfigurationError(_explanation(host, port, error)) from None
     return bound
 
 
@@ -53,12 +53,12 @@ def _bound(host: str, port: int, *, shared: bool = False) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise ConfigurationError(_why(host, port, error)) from None
+        raise ConfigurationError(_explanation(host, port, error)) from None
     bound.setblocking(False)  # noqa: FBT003 - its signature
     return bound
 
 
-def _why(host: str, port: int, error: OSError) -> str:
+def _explanation(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is taken: stop what listens there, or choose another with --port."
     if error.errno == errno.EACCES:

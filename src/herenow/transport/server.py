@@ -59,7 +59,7 @@ class WebSocketServer:
         self._origins = settings.origins
         self._trusted_proxies = settings.trusted_networks  # proxies whose X-Forwarded-Proto is trusted
         self._sockets = sockets
-        self._expiry: Wheel[ClientSession] = Wheel(self._look)
+        self._expiry: Wheel[ClientSession] = Wheel(self._check_expiry)
         self._pinger: Pinger[ClientSession]
 
     def start(self) -> None:
@@ -82,23 +82,25 @@ class WebSocketServer:
     async def _end_expired(self) -> None:
         self._expiry.turn(self.node.context.clock.now())
 
-    def _look(self, session: ClientSession, now: int) -> int | None:
+    def _check_expiry(self, session: ClientSession, now: int) -> int | None:
         """End the session if its token has expired; return the time (ms) of the next check, or None to drop the entry."""
         expires_at = session.expires_at
-        if expires_at is None or session.look_at is None or now < session.look_at:  # closed, or a later entry is valid
+        if (
+            expires_at is None or session.expiry_check_at is None or now < session.expiry_check_at
+        ):  # closed, or a later entry is valid
             return None
         if now >= expires_at:
             session.end(Close.UNAUTHORIZED, "token_expired")
             return None
-        session.look_at = min(expires_at, now + LOOK_AGAIN)
-        return session.look_at
+        session.expiry_check_at = min(expires_at, now + LOOK_AGAIN)
+        return session.expiry_check_at
 
-    def _look_in_time(self, session: ClientSession) -> None:
+    def _schedule_expiry_check(self, session: ClientSession) -> None:
         """Schedule an expiry check, unless one is scheduled before the token expires."""
         expires_at = session.expires_at
-        if expires_at is not None and (session.look_at is None or expires_at < session.look_at):
-            session.look_at = min(expires_at, self.node.context.clock.now() + LOOK_AGAIN)
-            self._expiry.put(session, session.look_at)
+        if expires_at is not None and (session.expiry_check_at is None or expires_at < session.expiry_check_at):
+            session.expiry_check_at = min(expires_at, self.node.context.clock.now() + LOOK_AGAIN)
+            self._expiry.put(session, session.expiry_check_at)
 
     # Handshakes
 
@@ -123,36 +125,36 @@ class WebSocketServer:
         if self.node.draining:
             return CloseOnOpen(Close.DRAINING, self.node.retry_after())
         if self._sockets.full or not self.node.ready:
-            return CloseOnOpen(Close.OVERLOADED, _come_back())
+            return CloseOnOpen(Close.OVERLOADED, _retry_after())
         token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
         try:
             return self._session(upgrade, self.auth.check(token, once=True))
         except KeysPending:
             return PendingHandler(self.tasks, lambda: self._late_handler(upgrade, token))
         except ProtocolError as error:
-            return self._turned_away(error)
+            return self._close_for(error)
 
     async def _late_handler(self, upgrade: Upgrade, token: str | None) -> Handler:
         """Wait for keys that are being read, then decide as `_handler` does."""
         try:
             claims = await self.auth.checked(token, once=True)
         except ProtocolError as error:
-            return self._turned_away(error)
+            return self._close_for(error)
         if self.node.draining:  # since the handshake
             return CloseOnOpen(Close.DRAINING, self.node.retry_after())
         return self._session(upgrade, claims)
 
-    def _turned_away(self, error: ProtocolError) -> CloseOnOpen:
+    def _close_for(self, error: ProtocolError) -> CloseOnOpen:
         self.node.context.metrics.refusals[error.code] += 1
         if error.code == "keys_unavailable":  # the token may be valid: the client should retry
-            return CloseOnOpen(Close.OVERLOADED, _come_back())
+            return CloseOnOpen(Close.OVERLOADED, _retry_after())
         return CloseOnOpen(Close.UNAUTHORIZED, error.code)
 
     def _session(self, upgrade: Upgrade, claims: Claims) -> ClientSession | CloseOnOpen:
         try:
-            asked = _asked(upgrade.query)
-            device = parse_id(asked["device_id"]) if asked.get("device_id") else None
-            platform = parse_platform(asked.get("platform") or None)
+            parameters = _query_parameters(upgrade.query)
+            device = parse_id(parameters["device_id"]) if parameters.get("device_id") else None
+            platform = parse_platform(parameters.get("platform") or None)
         except ProtocolError as error:
             self.node.context.metrics.refusals[error.code] += 1
             return ErrorThenClose(error)
@@ -162,12 +164,12 @@ class WebSocketServer:
 
     def opened(self, session: ClientSession) -> None:
         session.slot = self._pinger.add(session)
-        self._look_in_time(session)
+        self._schedule_expiry_check(session)
         log.info("connection.opened", **session.described)
 
     def refreshed(self, session: ClientSession) -> None:
         """For a later expiry nothing changes: the scheduled check reads the new time."""
-        self._look_in_time(session)
+        self._schedule_expiry_check(session)
 
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
         if session.slot >= 0:
@@ -194,7 +196,7 @@ class ErrorThenClose(CloseOnOpen):
         super().on_open(socket)
 
 
-def _asked(query: str) -> dict[str, str]:
+def _query_parameters(query: str) -> dict[str, str]:
     """Return the query parameters. Bytes that are not UTF-8 become surrogates, which later checks of ids refuse.
 
     Raises `ProtocolError` for a repeated `device_id` or `platform`."""
@@ -205,5 +207,5 @@ def _asked(query: str) -> dict[str, str]:
     return {name: values[0] for name, values in parameters.items()}
 
 
-def _come_back() -> str:
+def _retry_after() -> str:
     return f"retry_after_ms={random.randint(COME_BACK // 10, COME_BACK)}"

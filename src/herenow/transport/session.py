@@ -97,7 +97,7 @@ class ClientSession:
         "_user",
         "_waiting",
         "_working",
-        "look_at",
+        "expiry_check_at",
         "slot",
     )
 
@@ -117,7 +117,7 @@ class ClientSession:
         self._ended_by_us = False
         self._left_at: int | None = None  # when the peer's CLOSE or FIN was read (ms)
         self.slot = -1  # slot in the pinger; -1 before `opened`
-        self.look_at: int | None = None  # time (ms) of the next expiry check; other wheel entries are ignored
+        self.expiry_check_at: int | None = None  # time (ms) of the next expiry check; other wheel entries are ignored
 
     # Methods of `Handler`
 

@@ -91,7 +91,7 @@ class Auth:
             return self.check(token, once=once)
         except KeysPending:
             assert self._keys is not None
-            await self._keys.looked()
+            await self._keys.wait_read()
             return self.check(token, once=once)
 
     def is_void(self, user: str, issued_at: int | None) -> bool:

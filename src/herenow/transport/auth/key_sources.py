@@ -110,5 +110,5 @@ class UrlSource:
 
 
 def _fresh_for(cache_control: str) -> float:
-    said = re.search(r"(?:^|[\s,])max-age=([0-9]{1,9})(?:$|[\s,;])", cache_control.lower())
-    return LONGEST if said is None else min(LONGEST, max(SHORTEST, float(said[1])))
+    max_age = re.search(r"(?:^|[\s,])max-age=([0-9]{1,9})(?:$|[\s,;])", cache_control.lower())
+    return LONGEST if max_age is None else min(LONGEST, max(SHORTEST, float(max_age[1])))

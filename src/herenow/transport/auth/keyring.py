@@ -42,12 +42,12 @@ class Keyring:
         self._by_algorithm: dict[str, list[PublicKey]] = {}
         self._named: dict[tuple[str, str], list[PublicKey]] = {}
         self._kids: frozenset[str] = frozenset()
-        self._looking: asyncio.Task[None] | None = None
-        self._asked_at = float("-inf")  # monotonic time of the last read that an unknown key caused
+        self._reading: asyncio.Task[None] | None = None
+        self._unknown_read_at = float("-inf")  # monotonic time of the last read that an unknown key caused
         self._again_in = 0.0
         self._failures = 0
-        self._why = ""
-        self._asked: dict[str | None, None] = {}
+        self._last_error = ""
+        self._wanted: dict[str | None, None] = {}
         """Unknown key ids that the next or running read should find; None: a token without a key id."""
         self._absent: ExpiringLru[str | None, bool] = ExpiringLru(ABSENT)
         """Key ids that a recent read did not find."""
@@ -55,10 +55,10 @@ class Keyring:
 
     async def start(self) -> None:
         """Read the keys once. Raises `ConfigurationError` for an unusable file; a URL may be unreachable for a while."""
-        await self._look()
+        await self._read_source()
         if self.trouble is not None and isinstance(self._source, FileSource):
-            raise ConfigurationError(f"jwks_file = {self._source.where!r} cannot be used: {self._why}.")
-        self._tasks.spawn(self._keep(), "jwks")
+            raise ConfigurationError(f"jwks_file = {self._source.where!r} cannot be used: {self._last_error}.")
+        self._tasks.spawn(self._refresh_periodically(), "jwks")
 
     async def stop(self) -> None:
         await self._tasks.end()
@@ -74,18 +74,18 @@ class Keyring:
             raise ProtocolError("token_algorithm", f"The token's key is not for {algorithm}.")
         raise self._missing(kid)
 
-    def doubt(self) -> None:
+    def recheck(self) -> None:
         """Call if no key fits a token without key id: the issuer may have a new key. Raises `KeysPending` if a read runs."""
-        if self._may_look(None):
+        if self._start_or_join_read(None):
             raise KeysPending
 
-    async def looked(self) -> None:
+    async def wait_read(self) -> None:
         """Wait for the running read, if there is one."""
-        if self._looking is not None:
-            await asyncio.shield(self._looking)
+        if self._reading is not None:
+            await asyncio.shield(self._reading)
 
     def _missing(self, kid: str | None) -> ProtocolError:
-        if self._may_look(kid):
+        if self._start_or_join_read(kid):
             return KeysPending()
         if self._raw is not None and self._was_absent(kid):
             return ProtocolError("token_unknown_key", "The token is signed with a key that is not published.")
@@ -96,47 +96,47 @@ class Keyring:
     def _was_absent(self, kid: str | None) -> bool:
         return self._absent.get(kid, self._clock.monotonic()) is not None
 
-    def _may_look(self, kid: str | None) -> bool:
+    def _start_or_join_read(self, kid: str | None) -> bool:
         """Start a read for an unknown key id or join the running one; False if the last such read was too recent."""
-        if self._looking is None:
+        if self._reading is None:
             now = self._clock.monotonic()
-            if now - self._asked_at < self._source.patience:
+            if now - self._unknown_read_at < self._source.patience:
                 return False
-            self._asked_at = now
-        if len(self._asked) < ABSENT:
-            self._asked[kid] = None
-        self._begin()
+            self._unknown_read_at = now
+        if len(self._wanted) < ABSENT:
+            self._wanted[kid] = None
+        self._start_read()
         return True
 
-    def _begin(self) -> asyncio.Task[None]:
-        if self._looking is None:
-            self._looking = self._tasks.spawn(self._look(), "jwks-look")
-            self._looking.add_done_callback(self._ended)
-        return self._looking
+    def _start_read(self) -> asyncio.Task[None]:
+        if self._reading is None:
+            self._reading = self._tasks.spawn(self._read_source(), "jwks-look")
+            self._reading.add_done_callback(self._on_read_ended)
+        return self._reading
 
-    def _ended(self, _task: asyncio.Task[None]) -> None:
-        self._looking = None
+    def _on_read_ended(self, _task: asyncio.Task[None]) -> None:
+        self._reading = None
 
-    async def _keep(self) -> None:
+    async def _refresh_periodically(self) -> None:
         while True:
             await asyncio.sleep(self._again_in)
-            await asyncio.shield(self._begin())
+            await asyncio.shield(self._start_read())
 
-    async def _look(self) -> None:
-        asked, self._asked = self._asked, {}
+    async def _read_source(self) -> None:
+        wanted, self._wanted = self._wanted, {}
         try:
             read = await self._source.read()
             if read is not None:
-                self._take(read.raw, parse_jwks(read.raw))
+                self._adopt(read.raw, parse_jwks(read.raw))
                 self._again_in = read.fresh_for * EARLY
                 self.trouble = None
                 self._failures = 0
         except BadKeys as error:
             self._failed(error)
         if self.trouble is None:
-            self._note_absent([*asked, *self._asked])
+            self._remember_absent([*wanted, *self._wanted])
 
-    def _take(self, raw: bytes, document: Document) -> None:
+    def _adopt(self, raw: bytes, document: Document) -> None:
         if raw == self._raw:
             return
         by_algorithm: defaultdict[str, list[PublicKey]] = defaultdict(list)
@@ -153,9 +153,9 @@ class Keyring:
         log.info("jwks.taken", source=self._source.where, keys=len(document.keys))
         self._on_change()
 
-    def _note_absent(self, asked: Sequence[str | None]) -> None:
+    def _remember_absent(self, wanted: Sequence[str | None]) -> None:
         until = self._clock.monotonic() + self._source.patience
-        for kid in asked:
+        for kid in wanted:
             if kid is None or kid not in self._kids:
                 self._absent.put(kid, value=True, until=until)
 
@@ -163,7 +163,7 @@ class Keyring:
         self._failures += 1
         longest = self._source.patience
         self._again_in = longest if self._raw is not None else Backoff(1.0, longest).pause(self._failures)
-        self._why = str(error)
+        self._last_error = str(error)
         kept = (
             "the keys it last gave stay in use" if self._raw is not None else "no token can be verified with its keys"
         )

@@ -15,10 +15,10 @@ def is_allowed(origin: str | None, *, host: str, secure: bool, origins: Collecti
     """`host`: the Host header; `secure`: the request came by TLS; `origins`: lower-case origins that the operator allows."""
     if origin is None or origin.lower() in origins:
         return True
-    return _place(origin) == _place(f"{'https' if secure else 'http'}://{host}")
+    return _scheme_host_port(origin) == _scheme_host_port(f"{'https' if secure else 'http'}://{host}")
 
 
-def _place(url: str) -> tuple[str, str, int | None] | None:
+def _scheme_host_port(url: str) -> tuple[str, str, int | None] | None:
     try:
         parts = urlsplit(url)
         return parts.scheme, (parts.hostname or ""), parts.port or _DEFAULT_PORTS.get(parts.scheme)

@@ -23,7 +23,7 @@ class BadKeys(HerenowError):  # noqa: N818 - reads as what it is
 
 
 class KeysPending(ProtocolError):  # noqa: N818 - reads as what it is
-    """The token can be checked only after a running read of the keys: wait for `Keyring.looked`, then check again."""
+    """The token can be checked only after a running read of the keys: wait for `Keyring.wait_read`, then check again."""
 
     def __init__(self) -> None:
         super().__init__("keys_unavailable", "The keys that tokens are verified with are being read; try again.")
@@ -35,5 +35,5 @@ class PublicKeys(Protocol):
     def find(self, algorithm: str, kid: str | None) -> Sequence[PublicKey]:
         """Return at least one key or raise `ProtocolError`."""
 
-    def doubt(self) -> None:
+    def recheck(self) -> None:
         """Call if no key fits a token without key id; raises `KeysPending` if the keys are read again."""

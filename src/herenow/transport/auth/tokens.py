@@ -80,8 +80,8 @@ def verify(
         raise ProtocolError("token_missing", "A token is required.")
     if len(token) > MAX_BYTES:
         raise ProtocolError("token_malformed", f"The token is longer than {MAX_BYTES} bytes.")
-    head, *rest = token.split(".")
-    if len(rest) != 2:
+    head, *others = token.split(".")
+    if len(others) != 2:
         raise _malformed()
     algorithm, kid = _header(head, _accepted(secret=secret is not None, keys=keys is not None))
     if algorithm == ALGORITHM:
@@ -92,7 +92,7 @@ def verify(
         signed = (key.payload_of(token) for key in keys.find(algorithm, kid))
         payload = next((each for each in signed if each is not None), None)
         if payload is None and kid is None:
-            keys.doubt()
+            keys.recheck()
     if payload is None:
         raise ProtocolError("token_bad_signature", "The token's signature does not fit.")
     return _claims(_json_object(payload), now, max_ttl, expected)

@@ -82,23 +82,23 @@ class AcceptLoop:
                 self._loop.remove_reader(self._listening)
                 self._resumption = self._loop.call_later(PAUSE, self._resume)
                 return
-            self._let_in(descriptor, address[0] if isinstance(address, tuple) else "")
+            self._admit(descriptor, address[0] if isinstance(address, tuple) else "")
         self._batch = min(BATCH, 2 * batch)
 
-    def _let_in(self, descriptor: int, host: str) -> None:
+    def _admit(self, descriptor: int, host: str) -> None:
         listening = self._listening
         connection = AcceptedSocket(listening.family, listening.type, listening.proto, fileno=descriptor)
         refusal = self._admission.refusal(host)
         if refusal is not None:
             self._events.refused(refusal, host)
-            self._send_away(connection)
+            self._refuse(connection)
             return
         self._admission.add(connection, host)
         task = self._loop.create_task(self._open(connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    def _send_away(self, connection: socket.socket) -> None:
+    def _refuse(self, connection: socket.socket) -> None:
         if self._tls is None:
             try:
                 connection.send(NO_ROOM)

@@ -67,14 +67,14 @@ class AcceptedSocket(socket.socket):
         self._address = address
 
     def detach(self) -> int:
-        self._tell()
+        self._stop_counting()
         return super().detach()
 
     def close(self) -> None:
-        self._tell()
+        self._stop_counting()
         super().close()
 
-    def _tell(self) -> None:
+    def _stop_counting(self) -> None:
         admission = getattr(self, "_admission", None)
         if admission is not None:
             self._admission = None

@@ -32,13 +32,13 @@ def plain_handshake(data: bytes) -> int:
     found = _HEAD.match(data, 0, LONGEST)
     if found is None:
         return 0
-    said = found[0].lower()
+    head = found[0].lower()
     if (
-        b"\r\nupgrade: websocket\r\n" in said
-        and (b"\r\nconnection: upgrade\r\n" in said or b"\r\nconnection: keep-alive, upgrade\r\n" in said)
-        and said.count(b"\r\nupgrade:") == said.count(b"\r\nconnection:") == 1
-        and b"\r\ncontent-length:" not in said
-        and b"\r\ntransfer-encoding:" not in said
+        b"\r\nupgrade: websocket\r\n" in head
+        and (b"\r\nconnection: upgrade\r\n" in head or b"\r\nconnection: keep-alive, upgrade\r\n" in head)
+        and head.count(b"\r\nupgrade:") == head.count(b"\r\nconnection:") == 1
+        and b"\r\ncontent-length:" not in head
+        and b"\r\ntransfer-encoding:" not in head
     ):
         return found.end()
     return 0
@@ -69,25 +69,25 @@ class ProtocolSniffer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._tcp.is_closing():
             return
-        self._let_go()
+        self._unregister()
         end = plain_handshake(data)
         if end and self._config.ws_protocol_class is not None:
             self._hand_over(self._config.ws_protocol_class, data[:end], data[end:])
         else:
             self._hand_over(HttpProtocol, data, b"")
 
-    def _hand_over(self, make: Callable[..., asyncio.Protocol], first: bytes, rest: bytes) -> None:
+    def _hand_over(self, make: Callable[..., asyncio.Protocol], first: bytes, remaining: bytes) -> None:
         protocol = make(config=self._config, server_state=self._server_state, app_state=self._app_state)
         protocol.connection_made(self._tcp)
         self._tcp.set_protocol(protocol)
         if isinstance(protocol, HttpProtocol) and self._config.is_ssl:  # the time for a head includes the TLS handshake
             protocol.await_head_since(self._made_at)
         protocol.data_received(first)
-        if rest:  # frames that the client sent without waiting for the 101
-            protocol.data_received(rest)
+        if remaining:  # frames that the client sent without waiting for the 101
+            protocol.data_received(remaining)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._let_go()
+        self._unregister()
 
     def shutdown(self) -> None:
         """Called by uvicorn when the server stops."""
@@ -100,5 +100,5 @@ class ProtocolSniffer(asyncio.Protocol):
             self._tcp.close()
         return None
 
-    def _let_go(self) -> None:
+    def _unregister(self) -> None:
         self._server_state.connections.discard(self)

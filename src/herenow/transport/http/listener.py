@@ -33,7 +33,7 @@ class Listener:
         self._server: UvicornServer | None = None
         self._socket: socket.socket
         self._socket = listening(settings.host, settings.port) if shared is None else joined(*shared)
-        _notice_the_vanished(self._socket, settings.dead_after)
+        _enable_keepalive(self._socket, settings.dead_after)
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +85,7 @@ class Listener:
             self._server.should_exit = True
 
 
-def _notice_the_vanished(listener: socket.socket, silence: float) -> None:
+def _enable_keepalive(listener: socket.socket, silence: float) -> None:
     """Let the system end connections whose peer is silent for `silence` seconds; accepted sockets inherit this.
 
     Needed for connections that no timer of ours checks, such as a second socket of a device with a live session."""

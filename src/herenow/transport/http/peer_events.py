@@ -25,19 +25,19 @@ class PeerEvents:
         """A connection was closed as soon as it was accepted."""
         self._metrics.connections_refused[reason] += 1
         if self._may_log(f"refused {reason}"):
-            log.warning("connection.refused", reason=reason, address=host, unlogged=self._left_out(f"refused {reason}"))
+            log.warning("connection.refused", reason=reason, address=host, unlogged=self._skipped(f"refused {reason}"))
 
     def cut(self, reason: str) -> None:
         """A connection was closed because its peer took too long."""
         self._metrics.connections_cut[reason] += 1
         if self._may_log(f"cut {reason}"):
-            log.info("connection.cut", reason=reason, unlogged=self._left_out(f"cut {reason}"))
+            log.info("connection.cut", reason=reason, unlogged=self._skipped(f"cut {reason}"))
 
     def accept_failed(self, error: OSError) -> None:
         """`accept` failed, mostly because descriptors ran out; the connection stays in the system's queue."""
         self._metrics.accept_errors += 1
         if self._may_log("accept"):
-            log.error("accept.failed", error=str(error), unlogged=self._left_out("accept"))
+            log.error("accept.failed", error=str(error), unlogged=self._skipped("accept"))
 
     def _may_log(self, kind: str) -> bool:
         now, last = self._now(), self._logged.get(kind)
@@ -47,6 +47,6 @@ class PeerEvents:
         self._logged[kind] = now
         return True
 
-    def _left_out(self, kind: str) -> int:
+    def _skipped(self, kind: str) -> int:
         """Return and reset the number of events of this kind that were not logged."""
         return self._unlogged.pop(kind, 0)

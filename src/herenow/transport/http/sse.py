@@ -50,7 +50,7 @@ class Streaming:
 class EventStream:
     """One stream from request to end. It is also the `Socket` in the registry."""
 
-    __slots__ = ("_claims", "_early", "_pipe", "_said", "_streaming", "_timer", "ended", "stream")
+    __slots__ = ("_claims", "_early", "_end_code", "_pipe", "_streaming", "_timer", "ended", "stream")
 
     def __init__(self, streaming: Streaming, lender: Lender, claims: Claims, viewer: str | None) -> None:
         """`viewer` None: a service. Raises `ProtocolError` if the node drains or is full, or the viewer has too many."""
@@ -58,7 +58,7 @@ class EventStream:
         self._streaming = streaming
         self._claims = claims
         self._early: list[bytes] | None = []  # frames that the node sends before the snapshot; None after `begin`
-        self._said = "client"
+        self._end_code = "client"
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stream: Stream = streaming.node.viewing.open_stream(
@@ -87,8 +87,8 @@ class EventStream:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._streaming.node.context.metrics.stream_ends[self._said] += 1
-            log.info("stream.closed", code=self._said, **self.described)
+            self._streaming.node.context.metrics.stream_ends[self._end_code] += 1
+            log.info("stream.closed", code=self._end_code, **self.described)
         self._streaming.sockets.discard(self)
         self._streaming.node.viewing.close_stream(self.stream)
 
@@ -114,7 +114,7 @@ class EventStream:
         words = event(error_frame(name, CODES[name].meaning))
         if reason.startswith(_RETRY):
             words = retry(int(reason.removeprefix(_RETRY))) + words
-        self._said = name
+        self._end_code = name
         self._pipe.finish(words)
 
     def abort(self) -> None:
@@ -133,7 +133,7 @@ class EventStream:
 
     def _stuck(self) -> None:
         """Abort: the peer has not read for too long."""
-        self._said = "stuck"
+        self._end_code = "stuck"
         self._pipe.abort()
 
     # Keep-alive and expiry
@@ -141,9 +141,9 @@ class EventStream:
     def _wait(self) -> None:
         left = (self._claims.expires_at_ms - self._streaming.node.context.clock.now()) / 1000
         pause = max(0.0, min(KEEP_ALIVE, left))
-        self._timer = asyncio.get_running_loop().call_later(pause, self._turn)
+        self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
-    def _turn(self) -> None:
+    def _on_timer(self) -> None:
         if self._streaming.node.context.clock.now() >= self._claims.expires_at_ms:
             self.close(Close.UNAUTHORIZED, "token_expired")
         else:

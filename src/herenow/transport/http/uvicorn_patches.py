@@ -32,7 +32,7 @@ class HttpProtocol(HttpToolsProtocol):
     """One HTTP connection."""
 
     _segment: bytes | memoryview = b""
-    _deaf = False
+    _drops_input = False
     """Drop all input. It is still read, because a paused transport does not report that the peer disconnected."""
     _dropped = 0
     _uncounted = 0  # bytes parsed since the last complete head, piece of a body or message
@@ -70,7 +70,7 @@ class HttpProtocol(HttpToolsProtocol):
     # Requests
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._drops_input:
             self._drop(data)
             return
         self._unset_keepalive_if_required()
@@ -80,7 +80,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._parse_in_pieces(memoryview(data))
 
     def _parse_in_pieces(self, data: memoryview) -> None:
-        while data and not (self._deaf or self.parser is None):
+        while data and not (self._drops_input or self.parser is None):
             piece = data[: min(PIECE, MOST_HEAD - self._uncounted)]
             self._parse(piece, data)
             data = data[len(piece) :]
@@ -99,7 +99,7 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._on_parser_error(error)
         self._segment = b""
-        if self._uncounted >= MOST_HEAD and not self._deaf:
+        if self._uncounted >= MOST_HEAD and not self._drops_input:
             self._refuse(431, HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
@@ -168,7 +168,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._end_after_answers()
             return
         has_its_answer = self._in_body and not self._is_answering()
-        self._deaf = True
+        self._drops_input = True
         self._drop_requests()
         if not has_its_answer:
             self.transport.write(http_answer(Refuse(status, sentence)))
@@ -181,7 +181,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _end_after_answers(self) -> None:
         """Close the connection after the answers to the requests received so far."""
-        self._deaf = True
+        self._drops_input = True
         self.cycle.keep_alive = False
 
     def _drop(self, data: bytes) -> None:
@@ -217,7 +217,7 @@ class HttpProtocol(HttpToolsProtocol):
         if unread:
             written = 0 if self._running is None else getattr(self._running.transport, "written", 0)
             return Awaited("answer", id(self._running), written - unread)
-        if self._deaf or self.transport.is_closing() or self._gate.read_paused:
+        if self._drops_input or self.transport.is_closing() or self._gate.read_paused:
             return None
         if self._in_body:
             return None if self.pipeline else Awaited("body", self._heads, self._body_bytes)
@@ -255,7 +255,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         if self.parser.get_http_version() != "1.1" or self._is_answering():
-            # The rest of an unfinished answer would be written between the frames.
+            # The remainder of an unfinished answer would be written between the frames.
             self.send_400_response("A WebSocket is opened with HTTP/1.1, and not while a request is answered.")
             return
         super().handle_websocket_upgrade()

@@ -1,4 +1,4 @@
-"""The contract between a WebSocket and the rest of herenow: `Socket`, `Handler`, and the values of the opening handshake.
+"""The contract between a WebSocket and the other packages: `Socket`, `Handler`, and the values of the opening handshake.
 
 Values and protocols only, except the handler `CloseOnOpen`. `registry` holds the open sockets, `handshake` checks the
 opening handshake, `framing` handles frames. The implementations `picows` (fast) and `websockets_socket` share all of them.

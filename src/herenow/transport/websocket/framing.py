@@ -89,7 +89,7 @@ class WebSocketConnection:
         # uvloop's default low-water mark is 16 bytes: a slow peer would have to read everything before `on_resume`.
         self._tcp.set_write_buffer_limits(high=self._check.limits.high_water)
         self._check.sockets.add(self)
-        self._tell(lambda: self.handler.on_open(self))
+        self._notify(lambda: self.handler.on_open(self))
 
     def on_gone(self) -> None:
         """Call once, when the transport is closed."""
@@ -99,7 +99,7 @@ class WebSocketConnection:
             self._deadline = None
         self._check.sockets.discard(self)
         # Break the reference cycle with the handler; else both wait for the garbage collector.
-        handler, self.handler = self.handler, _NOBODY
+        handler, self.handler = self.handler, _NO_HANDLER
         try:
             handler.on_closed(self._code, self._reason)
         except Exception:
@@ -147,12 +147,12 @@ class WebSocketConnection:
             self.fail(NOT_UTF8)
 
     def _on_close(self, payload: bytes) -> None:
-        said = read_close(payload)
-        if isinstance(said, Fault):
-            self.fail(said)
+        received = read_close(payload)
+        if isinstance(received, Fault):
+            self.fail(received)
             return
         if self._state is ConnectionState.OPEN:
-            self._code, self._reason = said
+            self._code, self._reason = received
             self.put_close(payload[:2])  # the peer's code without its reason
             self.handler.on_leaving()
         self._leave(ConnectionState.ENDING)
@@ -163,7 +163,7 @@ class WebSocketConnection:
 
     def close(self, code: int, reason: str = "") -> None:
         if self._state is ConnectionState.OPEN:
-            self._say_close(code, reason)
+            self._send_close(code, reason)
             self._leave(ConnectionState.CLOSING)
             self._end_within(self._check.limits.close_timeout)
 
@@ -181,7 +181,7 @@ class WebSocketConnection:
         if self._state is ConnectionState.ENDING:
             return
         if self._state is ConnectionState.OPEN:
-            self._say_close(fault.code, fault.reason)
+            self._send_close(fault.code, fault.reason)
         self._leave(ConnectionState.ENDING)
         # A plain close with unread data sends RST, and the peer might never read our CLOSE.
         self._tcp.set_protocol(Drain(self._tcp.get_protocol()))
@@ -192,7 +192,7 @@ class WebSocketConnection:
 
     def on_eof(self) -> None:
         """The peer sent FIN. The transport closes itself when all data is sent; the deadline limits the time for that."""
-        self._tell(self.handler.on_leaving)
+        self._notify(self.handler.on_leaving)
         self._leave(ConnectionState.ENDING)
         self._end_within(self._check.limits.close_timeout)
 
@@ -201,13 +201,13 @@ class WebSocketConnection:
     def on_write_paused(self) -> None:
         # A peer that does not read answers must not send commands, or the write buffer would grow without limit.
         self._tcp.pause_reading()
-        self._tell(self.handler.on_pause)
+        self._notify(self.handler.on_pause)
 
     def on_write_resumed(self) -> None:
         self._tcp.resume_reading()
-        self._tell(self.handler.on_resume)
+        self._notify(self.handler.on_resume)
 
-    def _tell(self, callback: Callable[[], None]) -> None:
+    def _notify(self, callback: Callable[[], None]) -> None:
         if self._state is ConnectionState.OPEN:
             try:
                 callback()
@@ -215,7 +215,7 @@ class WebSocketConnection:
                 log.exception(HANDLER_FAILED)
                 self.close(INTERNAL_ERROR, "internal error")
 
-    def _say_close(self, code: int, reason: str) -> None:
+    def _send_close(self, code: int, reason: str) -> None:
         self._code, self._reason = code, reason
         self.put_close(code.to_bytes(2, "big") + _cut(reason))
 
@@ -295,4 +295,4 @@ def _cut(reason: str) -> bytes:
     return encoded if len(encoded) <= 123 else encoded[:123].decode(errors="ignore").encode()
 
 
-_NOBODY = CloseOnOpen(NORMAL)
+_NO_HANDLER = CloseOnOpen(NORMAL)

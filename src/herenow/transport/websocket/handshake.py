@@ -59,58 +59,58 @@ class UpgradeCheck:
 def read_upgrade(request: bytes, *, peer: tuple[str, int] | None, secure: bool) -> Upgrade | Refuse:
     """Return the opening handshake or a refusal. `request` has passed an HTTP parser, so its lines are well-formed."""
     request_line, *lines = request.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
-    said: dict[str, str] = {}
-    again: dict[str, list[str]] = {}
+    headers: dict[str, str] = {}
+    repeated: dict[str, list[str]] = {}
     for line in lines:
         name, _, value = line.partition(":")
         name = name.lower()
-        if name in said:
-            again.setdefault(name, []).append(value.strip())
+        if name in headers:
+            repeated.setdefault(name, []).append(value.strip())
         else:
-            said[name] = value.strip()
-    refuse = _complaint(request_line, said, again)
+            headers[name] = value.strip()
+    refuse = _complaint(request_line, headers, repeated)
     if refuse is not None:
         return refuse
     path, _, query = request_line.split(" ")[1].partition("?")
     return Upgrade(
         path=path,
         query=query,
-        headers=said,
-        host=said["host"],
-        origin=said.get("origin"),
-        subprotocols=_tokens("sec-websocket-protocol", said, again),
+        headers=headers,
+        host=headers["host"],
+        origin=headers.get("origin"),
+        subprotocols=_tokens("sec-websocket-protocol", headers, repeated),
         peer=peer,
         secure=secure,
     )
 
 
-def _complaint(request_line: str, said: dict[str, str], again: dict[str, list[str]]) -> Refuse | None:
-    """Check RFC 6455, 4.2.1. `again`: the second and further values of repeated headers."""
+def _complaint(request_line: str, headers: dict[str, str], repeated: dict[str, list[str]]) -> Refuse | None:
+    """Check RFC 6455, 4.2.1. `repeated`: the second and further values of repeated headers."""
     method, target, version = request_line.split(" ", 2)
-    if not _AT_MOST_ONCE.isdisjoint(again):
+    if not _AT_MOST_ONCE.isdisjoint(repeated):
         return Refuse(400, "a header that may be said once was said twice")
     if method != "GET" or version != "HTTP/1.1" or not target.startswith("/"):
         return Refuse(400, "a WebSocket is opened with GET /path HTTP/1.1")
-    if said.get("content-length", "0") != "0" or "transfer-encoding" in said:
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
         return Refuse(400, "a WebSocket is opened without a body")
     # One of several tokens: Firefox sends `Connection: keep-alive, Upgrade`.
     if (
-        "upgrade" not in [token.lower() for token in _tokens("connection", said, again)]
-        or said.get("upgrade", "").lower() != "websocket"
+        "upgrade" not in [token.lower() for token in _tokens("connection", headers, repeated)]
+        or headers.get("upgrade", "").lower() != "websocket"
     ):
         return Refuse(400, "the headers Connection: Upgrade and Upgrade: websocket are missing")
-    if said.get("sec-websocket-version") != "13":
+    if headers.get("sec-websocket-version") != "13":
         return Refuse(426, "only WebSocket version 13 is spoken here", (("sec-websocket-version", "13"),))
-    if not _is_key(said.get("sec-websocket-key", "")):
+    if not _is_key(headers.get("sec-websocket-key", "")):
         return Refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64")
-    if not said.get("host"):
+    if not headers.get("host"):
         return Refuse(400, "the header Host is missing")
     return None
 
 
-def _tokens(name: str, said: dict[str, str], again: dict[str, list[str]]) -> tuple[str, ...]:
+def _tokens(name: str, headers: dict[str, str], repeated: dict[str, list[str]]) -> tuple[str, ...]:
     """Return the elements of a comma-separated header, which may be repeated."""
-    values = ",".join([said.get(name, ""), *again.get(name, ())])
+    values = ",".join([headers.get(name, ""), *repeated.get(name, ())])
     return tuple([token for part in values.split(",") if (token := part.strip())])
 
 

@@ -40,8 +40,8 @@ class Pinger(Generic[Member]):
         "_started",
         "_started_at",
         "_tick",
+        "_ticks_done",
         "_timer",
-        "_walked",
     )
 
     def __init__(
@@ -66,7 +66,7 @@ class Pinger(Generic[Member]):
         self._newcomers = 0
         self._members = 0
         self._started = False
-        self._walked = 0  # ticks since the start
+        self._ticks_done = 0  # ticks since the start
         self._started_at = 0.0
         self._timer: Timer | None = None
 
@@ -77,7 +77,7 @@ class Pinger(Generic[Member]):
         self._slots[slot][member] = None
         self._members += 1
         if self._started and self._timer is None:
-            self._walked = max(self._walked, self._due(self._clock()))  # the skipped slots were empty
+            self._ticks_done = max(self._ticks_done, self._due(self._clock()))  # the skipped slots were empty
             self._wait()
         return slot
 
@@ -90,7 +90,7 @@ class Pinger(Generic[Member]):
         assert not self._started
         self._started = True
         self._started_at = self._clock()
-        self._walked = 0
+        self._ticks_done = 0
         if self._members:
             self._wait()
 
@@ -101,29 +101,29 @@ class Pinger(Generic[Member]):
             self._timer = None
 
     def _wait(self) -> None:
-        due_at = self._started_at + (self._walked + 1) * self._tick
-        self._timer = self._call_later(max(0.0, min(self._tick, due_at - self._clock())), self._turn)
+        due_at = self._started_at + (self._ticks_done + 1) * self._tick
+        self._timer = self._call_later(max(0.0, min(self._tick, due_at - self._clock())), self._on_tick)
 
     def _due(self, now: float) -> int:
         """Ticks since the start."""
         return int((now - self._started_at) / self._tick + 1e-6)
 
-    def _turn(self) -> None:
+    def _on_tick(self) -> None:
         now = self._clock()
         due = self._due(now)
-        if due < self._walked:  # the clock was set back: continue from here
-            self._started_at = now - self._walked * self._tick
-            due = self._walked
+        if due < self._ticks_done:  # the clock was set back: continue from here
+            self._started_at = now - self._ticks_done * self._tick
+            due = self._ticks_done
         # After a delay of the loop, check all missed slots, but none twice.
-        first = max(self._walked, due - len(self._slots))
-        self._walked = due
+        first = max(self._ticks_done, due - len(self._slots))
+        self._ticks_done = due
         self._timer = None
         if self._members:
             self._wait()  # before the pings, one of which may raise
         for tick in range(first, due):
-            self._walk(self._slots[tick % len(self._slots)], now)
+            self._check_slot(self._slots[tick % len(self._slots)], now)
 
-    def _walk(self, slot: Iterable[Member], now: float) -> None:
+    def _check_slot(self, slot: Iterable[Member], now: float) -> None:
         for member in tuple(slot):  # a ping may end a connection
             if now - self._last_life(member) >= self._quiet:
                 self._ping(member)

@@ -48,11 +48,11 @@ def websockets_protocol(
 
 
 class WebsocketsSocket(WebSocketConnection):
-    __slots__ = ("_talking",)
+    __slots__ = ("_may_send",)
 
     def __init__(self, tcp: asyncio.Transport, check: UpgradeCheck, handler: Handler) -> None:
         super().__init__(tcp, check, handler)
-        self._talking = True
+        self._may_send = True
 
     def send_text(self, payload: bytes) -> None:
         self._put(Opcode.TEXT, payload)
@@ -67,10 +67,10 @@ class WebsocketsSocket(WebSocketConnection):
         self._put(Opcode.CLOSE, payload)
 
     def hang_up(self) -> None:
-        self._talking = False
+        self._may_send = False
 
     def _put(self, opcode: Opcode, payload: bytes) -> None:
-        if self._talking:
+        if self._may_send:
             self._tcp.write(Frame(opcode, payload).serialize(mask=False))
 
 

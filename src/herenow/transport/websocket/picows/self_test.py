@@ -21,10 +21,10 @@ def run_self_test() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         loop = asyncio.new_event_loop()
-        problem = loop.run_until_complete(_rehearse_in_loop())
+        problem = loop.run_until_complete(_find_problem_in_loop())
         loop.close()
     else:
-        problem = _rehearse()
+        problem = _find_problem()
     if problem:
         raise ConfigurationError(
             f"picows {version('picows')} does not fit this gateway ({problem}): install picows==2.3.* "
@@ -32,11 +32,11 @@ def run_self_test() -> None:
         )
 
 
-async def _rehearse_in_loop() -> str:
-    return _rehearse()
+async def _find_problem_in_loop() -> str:
+    return _find_problem()
 
 
-def _rehearse() -> str:
+def _find_problem() -> str:
     """Return the first difference from the expected behaviour; empty if there is none."""
     if not version("picows").startswith("2.3."):
         return "it is not a known version"

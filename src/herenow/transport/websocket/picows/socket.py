@@ -72,7 +72,7 @@ class PicowsSocket(WebSocketConnection):
     def renew(self) -> None:
         """Continue with a new protocol with a small read buffer. Call it only between frames, with no unread bytes."""
         if self.is_open:
-            self._tcp.set_protocol(PicowsProtocol.in_the_middle(self._check, self._tcp, self))
+            self._tcp.set_protocol(PicowsProtocol.for_open_connection(self._check, self._tcp, self))
 
     def send_text(self, payload: bytes) -> None:
         # Hot path: called for each viewer of a change.
@@ -201,7 +201,7 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
             super().connection_lost(exc)
 
     @classmethod
-    def in_the_middle(cls, check: UpgradeCheck, tcp: asyncio.Transport, socket: PicowsSocket) -> "PicowsProtocol":
+    def for_open_connection(cls, check: UpgradeCheck, tcp: asyncio.Transport, socket: PicowsSocket) -> "PicowsProtocol":
         """Return a protocol for a connection that is already open. picows gets a handshake; its 101 is not sent."""
         protocol = cls(check)
         protocol._tcp = tcp
@@ -292,7 +292,7 @@ class TransportGuard:
 
     @property
     def write(self) -> Callable[[bytes], None]:
-        return _to_nobody if self.muted else self._tcp.write
+        return _discard if self.muted else self._tcp.write
 
     @property
     def writelines(self) -> Callable[[list[bytes]], None]:
@@ -323,7 +323,7 @@ class TransportGuard:
     def abort(self) -> None: ...
 
 
-def _to_nobody(_answer: bytes) -> None:
+def _discard(_answer: bytes) -> None:
     pass
 
 
