@@ -1,10 +1,8 @@
-"""The address we listen on: whether it can be had, and how several processes share it.
+"""Binds the listening address, for one process or shared by several workers. A supervisor needs no other part of transport.
 
-The system spreads connections over all sockets that listen on one address with SO_REUSEPORT. It asks nobody whether they
-belong together, so the supervisor looks first whether somebody else is there, and then holds the port for its workers with a
-socket that never listens. `port = 0` is thereby chosen once for all of them.
-
-Knows nothing of HTTP: a supervisor needs no more than this.
+The system distributes connections over all sockets that listen on an address with SO_REUSEPORT, also over those of other
+programs. So the supervisor first checks that the port is free, then reserves it for its workers with a socket that never
+listens. This also chooses `port = 0` once for all workers.
 """
 
 from __future__ import annotations
@@ -14,29 +12,28 @@ import socket
 
 from herenow.errors import ConfigurationError
 
-BACKLOG = 4096
-"""Connections that may wait to be accepted: a storm of reconnects comes in bursts."""
+BACKLOG = 4096  # connections that may wait to be accepted: reconnect storms come in bursts
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """For one process alone. Raises `ConfigurationError` with a remedy."""
+    """Return a listening socket for a single process. Raises `ConfigurationError` with a remedy."""
     bound = _bound(host, port)
     try:
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
-        raise ConfigurationError(_why(host, port, error)) from None
+        raise ConfigurationError(_explanation(host, port, error)) from None
     return bound
 
 
 def held(host: str, port: int) -> socket.socket:
-    """For a supervisor: the address is its own and its workers'. Raises `ConfigurationError` with a remedy."""
-    _bound(host, port).close()  # fails where anybody listens, also somebody who would share
+    """Reserve the address for a supervisor and its workers. Raises `ConfigurationError` with a remedy."""
+    _bound(host, port).close()  # fails if another process listens there, even with SO_REUSEPORT
     return _bound(host, port, shared=True)
 
 
 def joined(host: str, port: int) -> socket.socket:
-    """For a worker: its part of what its supervisor holds."""
+    """Return a worker's socket on the address that its supervisor holds; it does not listen yet."""
     return _bound(host, port, shared=True)
 
 
@@ -56,12 +53,12 @@ def _bound(host: str, port: int, *, shared: bool = False) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        raise ConfigurationError(_why(host, port, error)) from None
+        raise ConfigurationError(_explanation(host, port, error)) from None
     bound.setblocking(False)  # noqa: FBT003 - its signature
     return bound
 
 
-def _why(host: str, port: int, error: OSError) -> str:
+def _explanation(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is taken: stop what listens there, or choose another with --port."
     if error.errno == errno.EACCES:

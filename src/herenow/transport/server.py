@@ -1,7 +1,7 @@
-"""The WebSocket server of a node: decides what an opening handshake leads to, and holds what all sessions share.
+"""The WebSocket server of a node: decides about opening handshakes, and holds the state shared by all sessions.
 
-A handshake leads to a client's session, to a close code that a browser can read, or to a plain HTTP refusal. The server
-owns the wheel that ends sessions whose token has expired, the pinger, and the queue of closed connections.
+A handshake leads to a session, to a close code that browsers can read, or to an HTTP refusal. The server owns the timer
+wheel for expired tokens, the pinger, and the queue of closed connections.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ from herenow.wire.shapes import WelcomeLimits, error_frame
 
 PATH = "/ws/presence"
 
-COME_BACK = 5_000
-"""Milliseconds over which those are spread that a full node sends away."""
+COME_BACK = 5_000  # longest reconnect delay (ms) for clients that a full node refuses; random, to spread them
 
 LOOK_AGAIN = 60_000
-"""Milliseconds after which the wheel looks at a token at the latest: it keeps who has gone until then, and a token may be
-good for a day."""
+"""Longest time (ms) between two expiry checks of a session: the wheel holds a closed session until its next check, and a
+token may be valid for a day."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,10 +57,9 @@ class WebSocketServer:
         self.beat_every = settings.beat_every
         self.limits = WelcomeLimits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
         self._origins = settings.origins
-        self._trusted_proxies = settings.trusted_networks
-        """Proxies that are believed how a browser reached them."""
+        self._trusted_proxies = settings.trusted_networks  # proxies whose X-Forwarded-Proto is trusted
         self._sockets = sockets
-        self._expiry: Wheel[ClientSession] = Wheel(self._look)
+        self._expiry: Wheel[ClientSession] = Wheel(self._check_expiry)
         self._pinger: Pinger[ClientSession]
 
     def start(self) -> None:
@@ -84,23 +82,25 @@ class WebSocketServer:
     async def _end_expired(self) -> None:
         self._expiry.turn(self.node.context.clock.now())
 
-    def _look(self, session: ClientSession, now: int) -> int | None:
-        """Has its token expired? When to look again; None: not by this entry."""
+    def _check_expiry(self, session: ClientSession, now: int) -> int | None:
+        """End the session if its token has expired; return the time (ms) of the next check, or None to drop the entry."""
         expires_at = session.expires_at
-        if expires_at is None or session.look_at is None or now < session.look_at:  # gone, or another entry counts
+        if (
+            expires_at is None or session.expiry_check_at is None or now < session.expiry_check_at
+        ):  # closed, or a later entry is valid
             return None
         if now >= expires_at:
             session.end(Close.UNAUTHORIZED, "token_expired")
             return None
-        session.look_at = min(expires_at, now + LOOK_AGAIN)
-        return session.look_at
+        session.expiry_check_at = min(expires_at, now + LOOK_AGAIN)
+        return session.expiry_check_at
 
-    def _look_in_time(self, session: ClientSession) -> None:
-        """One entry per session counts; another is put there only where it must come sooner."""
+    def _schedule_expiry_check(self, session: ClientSession) -> None:
+        """Schedule an expiry check, unless one is scheduled before the token expires."""
         expires_at = session.expires_at
-        if expires_at is not None and (session.look_at is None or expires_at < session.look_at):
-            session.look_at = min(expires_at, self.node.context.clock.now() + LOOK_AGAIN)
-            self._expiry.put(session, session.look_at)
+        if expires_at is not None and (session.expiry_check_at is None or expires_at < session.expiry_check_at):
+            session.expiry_check_at = min(expires_at, self.node.context.clock.now() + LOOK_AGAIN)
+            self._expiry.put(session, session.expiry_check_at)
 
     # Handshakes
 
@@ -115,7 +115,7 @@ class WebSocketServer:
         return Accept(self._handler(upgrade), subprotocol)
 
     def _came_by_tls(self, upgrade: Upgrade) -> bool:
-        """A proxy we trust says that it ended TLS for us."""
+        """True if a trusted proxy reports that the client uses TLS."""
         if upgrade.peer is None or upgrade.header("x-forwarded-proto") != "https":
             return False
         peer = ip_address(upgrade.peer[0])
@@ -125,51 +125,51 @@ class WebSocketServer:
         if self.node.draining:
             return CloseOnOpen(Close.DRAINING, self.node.retry_after())
         if self._sockets.full or not self.node.ready:
-            return CloseOnOpen(Close.OVERLOADED, _come_back())
+            return CloseOnOpen(Close.OVERLOADED, _retry_after())
         token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
         try:
             return self._session(upgrade, self.auth.check(token, once=True))
         except KeysPending:
             return PendingHandler(self.tasks, lambda: self._late_handler(upgrade, token))
         except ProtocolError as error:
-            return self._turned_away(error)
+            return self._close_for(error)
 
     async def _late_handler(self, upgrade: Upgrade, token: str | None) -> Handler:
-        """Who it is depends on keys that are being read."""
+        """Wait for keys that are being read, then decide as `_handler` does."""
         try:
             claims = await self.auth.checked(token, once=True)
         except ProtocolError as error:
-            return self._turned_away(error)
-        if self.node.draining:  # meanwhile
+            return self._close_for(error)
+        if self.node.draining:  # since the handshake
             return CloseOnOpen(Close.DRAINING, self.node.retry_after())
         return self._session(upgrade, claims)
 
-    def _turned_away(self, error: ProtocolError) -> CloseOnOpen:
+    def _close_for(self, error: ProtocolError) -> CloseOnOpen:
         self.node.context.metrics.refusals[error.code] += 1
-        if error.code == "keys_unavailable":  # nothing is wrong with the token, as far as we know
-            return CloseOnOpen(Close.OVERLOADED, _come_back())
+        if error.code == "keys_unavailable":  # the token may be valid: the client should retry
+            return CloseOnOpen(Close.OVERLOADED, _retry_after())
         return CloseOnOpen(Close.UNAUTHORIZED, error.code)
 
     def _session(self, upgrade: Upgrade, claims: Claims) -> ClientSession | CloseOnOpen:
         try:
-            asked = _asked(upgrade.query)
-            device = parse_id(asked["device_id"]) if asked.get("device_id") else None
-            platform = parse_platform(asked.get("platform") or None)
+            parameters = _query_parameters(upgrade.query)
+            device = parse_id(parameters["device_id"]) if parameters.get("device_id") else None
+            platform = parse_platform(parameters.get("platform") or None)
         except ProtocolError as error:
             self.node.context.metrics.refusals[error.code] += 1
             return ErrorThenClose(error)
         return ClientSession(self, claims, device, platform)
 
-    # What sessions tell
+    # Methods of `SessionHost`
 
     def opened(self, session: ClientSession) -> None:
         session.slot = self._pinger.add(session)
-        self._look_in_time(session)
+        self._schedule_expiry_check(session)
         log.info("connection.opened", **session.described)
 
     def refreshed(self, session: ClientSession) -> None:
-        """A later end needs nothing: the wheel asks when the old one has come."""
-        self._look_in_time(session)
+        """For a later expiry nothing changes: the scheduled check reads the new time."""
+        self._schedule_expiry_check(session)
 
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
         if session.slot >= 0:
@@ -177,13 +177,13 @@ class WebSocketServer:
             log.info(
                 "connection.closed",
                 code=None if code is None else int(code),
-                reason=reason if reason.isprintable() else ascii(reason),  # the peer's words, for a terminal
+                reason=reason if reason.isprintable() else ascii(reason),  # from the peer: no control characters
                 **session.described,
             )
 
 
 class ErrorThenClose(CloseOnOpen):
-    """A handler that sends one error frame, for what is wrong with the query of the handshake, and closes."""
+    """A handler that sends one error frame, for an invalid query of the handshake, and closes."""
 
     __slots__ = ("_frame",)
 
@@ -196,9 +196,10 @@ class ErrorThenClose(CloseOnOpen):
         super().on_open(socket)
 
 
-def _asked(query: str) -> dict[str, str]:
-    """The parameters of a handshake, each once. Bytes that are no UTF-8 become surrogates, which no id has: refused, not
-    repaired."""
+def _query_parameters(query: str) -> dict[str, str]:
+    """Return the query parameters. Bytes that are not UTF-8 become surrogates, which later checks of ids refuse.
+
+    Raises `ProtocolError` for a repeated `device_id` or `platform`."""
     parameters = parse_qs(query, keep_blank_values=True, errors="surrogateescape")
     for name in ("device_id", "platform"):
         if len(parameters.get(name, ())) > 1:
@@ -206,5 +207,5 @@ def _asked(query: str) -> dict[str, str]:
     return {name: values[0] for name, values in parameters.items()}
 
 
-def _come_back() -> str:
+def _retry_after() -> str:
     return f"retry_after_ms={random.randint(COME_BACK // 10, COME_BACK)}"

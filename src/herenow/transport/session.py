@@ -1,10 +1,8 @@
-"""One client's WebSocket: frames in, verbs of the node out, and the answers back in their order.
+"""One client's WebSocket session: translates commands into calls of the node, and sends the answers.
 
-Answers: which verb does a command mean, and what is its answer? Decides nothing about presence, parses nothing (`wire`),
-knows no bytes of a socket (`websocket`).
-
-A beat is handled at once, where it arrives. Commands that must wait for a store stand in a queue per connection, so that
-answers come in the order of the questions and "nothing for those targets after its answer" holds.
+`wire` parses frames; the node decides about presence. A heartbeat is handled on arrival. All other commands wait in a queue
+per connection, so that answers come in the order of the commands, and no update of a target follows the answer to its
+unsubscribe.
 """
 
 from __future__ import annotations
@@ -55,17 +53,15 @@ from herenow.wire.shapes import (
     welcome_frame,
 )
 
-MAX_WAITING = 1_000
-"""Commands of one connection that may wait for a store; more are refused, the connection stays."""
+MAX_WAITING = 1_000  # commands of one connection that may wait; more are refused, the connection stays open
 
-WELCOME_WITHIN = 1.0
-"""Seconds the welcome waits for the user's record, which knows their `idle_after`; a store that is away delays nobody."""
+WELCOME_WITHIN = 1.0  # most seconds that the welcome waits for the user's record, which has their `idle_after`
 
 log = structlog.get_logger(__name__)
 
 
 class SessionHost(Protocol):
-    """What the sessions of a server share, and what they report to it; `server.WebSocketServer` is one."""
+    """Shared by all sessions; implemented by `server.WebSocketServer`."""
 
     node: Node
     auth: Auth
@@ -75,13 +71,13 @@ class SessionHost(Protocol):
     limits: WelcomeLimits
 
     def opened(self, session: ClientSession) -> None:
-        """The node has taken the session."""
+        """The node has accepted the connection."""
 
     def refreshed(self, session: ClientSession) -> None:
-        """The session has a new token, whose `expires_at` may be earlier."""
+        """The session has a new token; `expires_at` may be earlier than before."""
 
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
-        """The connection is gone; also called for a session that was never opened."""
+        """The connection is gone. Also called for sessions without `opened`."""
 
 
 class ClientSession:
@@ -101,13 +97,13 @@ class ClientSession:
         "_user",
         "_waiting",
         "_working",
-        "look_at",
+        "expiry_check_at",
         "slot",
     )
 
     def __init__(self, host: SessionHost, claims: Claims, device: str | None, platform: Platform) -> None:
         self._host = host
-        # What a token says is good for as long as a connection lives, but for its end: no more of it is kept.
+        # Only these claims are needed later; the others are not kept.
         self._user = claims.user
         self._issued_at = claims.issued_at_ms
         self._expires_at = claims.expires_at_ms
@@ -119,31 +115,28 @@ class ClientSession:
         self._waiting: deque[Command | Rejection | None] | None = None
         self._working = False
         self._ended_by_us = False
-        self._left_at: int | None = None
-        """When we read that the peer goes."""
-        self.slot = -1
-        """Where the ping sweep keeps us."""
-        self.look_at: int | None = None
-        """When the token is next looked at."""
+        self._left_at: int | None = None  # when the peer's CLOSE or FIN was read (ms)
+        self.slot = -1  # slot in the pinger; -1 before `opened`
+        self.expiry_check_at: int | None = None  # time (ms) of the next expiry check; other wheel entries are ignored
 
-    # The socket's side
+    # Methods of `Handler`
 
     def on_open(self, socket: Socket) -> None:
         self._socket = socket
-        if self._host.auth.is_void(self._user, self._issued_at):  # since the handshake
+        if self._host.auth.is_void(self._user, self._issued_at):  # revoked since the handshake
             self.end(Close.UNAUTHORIZED, "token_revoked")
             return
         try:
             try:
                 self._connection = self._connect(socket)
             except ProtocolError:
-                self._host.close_queue.finish()  # perhaps some of theirs are gone, and wait for their turn
+                self._host.close_queue.finish()  # closed connections of the user may wait there and still count
                 self._connection = self._connect(socket)
         except ProtocolError as error:
             self._host.node.context.metrics.refusals[error.code] += 1
             self.end(Close.TOO_MANY_CONNECTIONS, error.message)
             return
-        self._user = self._connection.user  # by the string that everybody has
+        self._user = self._connection.user  # the shared string object, to save memory
         self._host.opened(self)
         self._do_later(None)
 
@@ -172,7 +165,7 @@ class ClientSession:
     def _on_command(self, connection: Connection, payload: bytes) -> None:
         node = self._host.node
         command = self._peer.receive(payload, node.context.clock.now())
-        if isinstance(command, HeartbeatCommand):  # with an id, or spelt in a way of its own
+        if isinstance(command, HeartbeatCommand):  # with an id or in an unusual spelling: not in BEATS
             node.sessions.beat(connection.session, command.activity)
             if command.id is not None:
                 self._do_later(command)
@@ -204,16 +197,16 @@ class ClientSession:
         connection, self._connection = self._connection, None
         if self._left_at is None:
             self._left_at = self._host.node.context.clock.now()
-        alive, self._ended_by_us = not self._ended_by_us, True  # whoever ends it from here on comes too late
+        alive, self._ended_by_us = not self._ended_by_us, True  # later calls of `end` do nothing
         self._host.close_queue.take(lambda: self._depart(connection, code, reason, alive=alive))
 
     def _depart(self, connection: Connection | None, code: int | None, reason: str, *, alive: bool) -> None:
         self._host.closed(self, code, reason)
         if connection is not None:
-            # A FIN, an RST or a CLOSE of the peer is a sign of life; an end that we chose is none.
+            # A FIN, an RST or a CLOSE of the peer is a sign of life; a close by the server is not.
             self._host.node.sessions.gone(connection, alive=alive, left_at=self._left_at)
 
-    # Ends that we choose
+    # Closing by the server
 
     def end(self, code: int, reason: str) -> None:
         if self._ended_by_us:
@@ -223,14 +216,14 @@ class ClientSession:
         self._socket.close(code, reason)
 
     def _stuck(self) -> None:
-        """The peer has not read for too long: nobody waits for it."""
+        """Abort: the peer has not read for too long."""
         self._ended_by_us = True
         self._host.node.context.metrics.closes[Close.NO_LIFE] += 1
         self._socket.abort()
 
     @property
     def expires_at(self) -> int | None:
-        """None: there is nothing left to expire."""
+        """When the token expires (ms); None if the connection is closed."""
         return None if self._connection is None else self._expires_at
 
     @property
@@ -243,10 +236,10 @@ class ClientSession:
 
     @property
     def described(self) -> dict[str, str]:
-        """For the log."""
+        """Fields for log lines."""
         return {"user": self._user, "device": self._device or "-"}
 
-    # Commands, one after the other
+    # Commands
 
     def _reject(self, rejection: Rejection) -> None:
         self._host.node.context.metrics.refusals[rejection.code] += 1
@@ -255,7 +248,7 @@ class ClientSession:
             self.end(rejection.close, "too many malformed frames")
 
     def _do_later(self, command: Command | Rejection | None) -> None:
-        """None: the welcome, which comes first."""
+        """Queue a command or a rejection; None is the welcome, which comes first."""
         if self._waiting is None:
             self._waiting = deque()
         if len(self._waiting) >= MAX_WAITING:
@@ -269,7 +262,7 @@ class ClientSession:
 
     async def _work(self) -> None:
         try:
-            # What still waits behind an end that we chose is not done: its answer would reach nobody.
+            # After a close by the server, waiting commands are dropped: their answers could not be sent.
             while self._waiting and self._connection is not None and not self._ended_by_us:
                 command = self._waiting.popleft()
                 if command is None:
@@ -317,7 +310,7 @@ class ClientSession:
         except UnknownOutcome:
             self._refuse("unknown_outcome", "The store did not answer; look before you repeat it.", command.id)
         except Exception:
-            # A mistake of ours costs one command its answer, not those that wait behind it.
+            # A bug in one command must not stop the commands after it.
             log.error("command.failed", command=type(command).__name__, exc_info=True)
             self._refuse("internal", "The server failed; its log says how.", command.id)
 
@@ -334,7 +327,7 @@ class ClientSession:
                 await self._bye(connection, command.id)
                 return
             case HeartbeatCommand():
-                pass  # done on arrival; its answer waits its turn
+                pass  # handled on arrival; only its answer is sent here, in order
             case Active():
                 node.sessions.act(connection.session, Activity.ACTIVE)
             case Away():
@@ -362,7 +355,7 @@ class ClientSession:
         else:
             granted = await viewing.subscribe(connection.outbox, command.targets)
         if connection.outbox.closed:
-            return  # signed out meanwhile: nothing was granted, and nobody is told so
+            return  # signed out meanwhile: nothing was granted
         granted.denied.extend(command.invalid)
         if command.single:
             self._send(_single(granted, command.id))
@@ -385,7 +378,7 @@ class ClientSession:
 
     async def _set(self, connection: Connection, command: SetPresence) -> None:
         sessions, user = self._host.node.sessions, connection.user
-        saved = command.id is not None  # who asked for no answer need not wait for the disk
+        saved = command.id is not None  # without an answer there is no need to wait for the ledger
         if command.mode is not None and command.has_custom:
             await sessions.set_both(user, command.mode, command.until, command.custom, saved=saved)
         elif command.mode is not None:

@@ -1,7 +1,6 @@
-"""Tokens: minting and verifying them, the public keys of an issuer, and the origins that browsers may come from.
+"""Tokens (minting, verifying), the public keys of an issuer, and the check of a browser's origin.
 
-Importing this package loads neither cryptography nor an HTTP client; `key_source` and `Auth` do so when a node has an
-issuer with public keys.
+Importing this package loads neither cryptography nor an HTTP client; `key_source` and `Auth` load them if they are needed.
 """
 
 from herenow.transport.auth.auth import SUBPROTOCOL, Auth, find_token

@@ -1,11 +1,8 @@
-"""Who is asking? From the three places a token may stand in to the claims it proves.
+"""Authentication: finds the token of a request and returns its verified claims. REST and WebSocket use the same code.
 
-Answers for REST and WebSocket alike, so that they cannot differ. Does not know what a claim allows, only how keys verify it
-(`tokens`, `keyring`) and whether it was revoked since. Changes when there is another way to bring a token or another kind
-of key.
-
-Verifying a signature takes 50 to 250 µs; the same token comes with every request of its client. So tokens that were
-verified are remembered, by digest and not past their end, until the keys change.
+`tokens` and `keyring` verify; this module adds a cache and the check for revocation. Callers decide what a claim permits.
+Verifying a signature takes 50 to 250 µs, and a client sends the same token with every request. So verified tokens are cached
+by digest, until they expire or the keys change.
 """
 
 from __future__ import annotations
@@ -28,15 +25,14 @@ if TYPE_CHECKING:
 SUBPROTOCOL = "herenow.v1"
 _TOKEN_SUBPROTOCOL = "herenow.token."  # noqa: S105 - a prefix, not a secret
 
-REMEMBERED = 20_000
-"""Verified tokens of those who show one with every request, the least recently used go first: about 10 MB."""
+REMEMBERED = 20_000  # verified tokens in the LRU cache: about 10 MB
 
 
 class RevokedTokens(Protocol):
-    """Which tokens were revoked; a node's `Revocations` is one."""
+    """Implemented by a node's `Revocations`."""
 
     def is_void(self, user: str, issued_at: int | None) -> bool:
-        """True if the user's tokens of that time (ms) were revoked since."""
+        """True if the user's tokens that were issued at `issued_at` (ms; None: unknown) are revoked."""
 
 
 class Auth:
@@ -50,7 +46,7 @@ class Auth:
         source: Source | None = None,
         expected: Expected = ANY,
     ) -> None:
-        """`secret` None: no token is signed with one. `source`: where public keys come from; call `start` then."""
+        """`secret` None: HS256 tokens are refused. With a `source` of public keys, call `start` before the first check."""
         self._secret = secret
         self._clock = clock
         self._max_ttl = max_ttl
@@ -60,12 +56,12 @@ class Auth:
         self._verified: Lru[bytes, Claims] = Lru(REMEMBERED)
 
     def _keyring(self, source: Source) -> Keyring:
-        from herenow.transport.auth.keyring import Keyring  # with all of cryptography: not for those who have a secret
+        from herenow.transport.auth.keyring import Keyring  # loads cryptography: only if public keys are used
 
         return Keyring(source, self._clock, self._forget)
 
     async def start(self) -> None:
-        """Raises `ConfigurationError`."""
+        """Read the public keys for the first time. Raises `ConfigurationError` if a key file cannot be used."""
         if self._keys is not None:
             await self._keys.start()
 
@@ -75,14 +71,13 @@ class Auth:
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong with the keys, in a sentence."""
+        """A sentence for the operator about a failing key source; None if there is no problem."""
         return None if self._keys is None else self._keys.trouble
 
     def check(self, token: str | None, *, once: bool = False) -> Claims:
-        """`once`: it opens a connection, and is not shown again for as long as that lives: it need not be remembered.
+        """Return the claims of a valid token. `once`: do not cache it, because it opens a connection and is not sent again.
 
-        Raises `ProtocolError` with one of the `token_*` codes or `keys_unavailable`; as `KeysPending` where `checked`
-        would wait."""
+        Raises `ProtocolError` (`token_*`, `keys_unavailable`), or its subclass `KeysPending` where `checked` would wait."""
         if not token:
             raise ProtocolError("token_missing", "A token is needed: Authorization: Bearer <token>.")
         claims = self._claims(token, once=once)
@@ -91,16 +86,15 @@ class Auth:
         return claims
 
     async def checked(self, token: str | None, *, once: bool = False) -> Claims:
-        """As `check`, but waits where the answer depends on keys that are being read. Raises `ProtocolError`."""
+        """As `check`, but wait for keys that are being read. Raises `ProtocolError`."""
         try:
             return self.check(token, once=once)
         except KeysPending:
             assert self._keys is not None
-            await self._keys.looked()
+            await self._keys.wait_read()
             return self.check(token, once=once)
 
     def is_void(self, user: str, issued_at: int | None) -> bool:
-        """A token was good, but may have been revoked since."""
         return self._revocations is not None and self._revocations.is_void(user, issued_at)
 
     def _claims(self, token: str, *, once: bool) -> Claims:
@@ -122,7 +116,9 @@ class Auth:
 
 
 def find_token(authorization: str | None, query: str, subprotocols: Iterable[str] = ()) -> str | None:
-    """By header, by subprotocol, or by `?token=`, in this order; the query is for clients that can do nothing else."""
+    """Return the token from the header, a subprotocol or `?token=`, in this order; None if there is none.
+
+    A header with another scheme than Bearer gives None. The query is for clients that can set neither of the others."""
     if authorization is not None:
         scheme, _, token = authorization.partition(" ")
         return token.strip() if scheme.lower() == "bearer" else None

@@ -1,8 +1,4 @@
-"""The public keys of an issuer, for callers that must not load cryptography and an HTTP client without need.
-
-Both functions import the modules that do the work when they are called. Another kind of source is the reason to change
-this module.
-"""
+"""Access to an issuer's public keys that imports cryptography and an HTTP client only when a function is called."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ def key_source(url: str | None, file: Path | None) -> Source | None:
 
 
 async def describe_keys(source: Source) -> tuple[str, Sequence[str]]:
-    """Read the document once; return which keys it has, in words, and why others were left out. Raises `BadKeys`."""
+    """Read the document once; return a text that counts its usable keys, and why others are not used. Raises `BadKeys`."""
     from herenow.transport.auth.jwks import parse_jwks
     from herenow.transport.auth.keyring import what_keys
 

@@ -1,11 +1,8 @@
-"""Which public keys does a JWKS document hold, and what is each of them for?
+"""Parses a JWKS document into public keys. No I/O.
 
-A key is for exactly one algorithm, by its type: RSA for RS256, P-256 for ES256, Ed25519 for EdDSA. Symmetric keys have no
-business in a public document and are left out, as are keys for encryption, of other curves, or too weak. Only public
-members are read, whatever else a careless issuer published. A document without a single usable key is none.
-
-Pure: bytes in, keys out; whether a signature is a key's is PyJWT's work. Another algorithm is the reason to change this
-module.
+The type of a key determines its only algorithm: RSA for RS256, P-256 for ES256, Ed25519 for EdDSA. Symmetric keys, keys for
+encryption, of other curves or too weak are not used. Private members, which an issuer may publish by mistake, are not read.
+A document without any usable key is an error. PyJWT checks the signatures.
 """
 
 from __future__ import annotations
@@ -25,13 +22,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPubli
 from herenow.errors import ProtocolError
 from herenow.transport.auth.public_keys import ALGORITHMS, MAX_KID, BadKeys
 
-MAX_BYTES = 262_144
-"""Of a whole document: hundreds of keys, where issuers publish two or three."""
+MAX_BYTES = 262_144  # of a whole document: enough for hundreds of keys, while issuers publish two or three
 
 MAX_KEYS = 100
 
 RSA_BITS = range(2048, 8193)
-"""Fewer are weak; more cost milliseconds per token, to be caused by anybody who can send one."""
+"""Fewer bits are weak. More cost milliseconds per token, also for tokens of an attacker."""
 
 Key = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
@@ -45,7 +41,7 @@ class PublicKey:
     key: Key
 
     def payload_of(self, token: str) -> bytes | None:
-        """What the token says; None: it was signed with another key. Raises `ProtocolError`."""
+        """Return the token's payload, or None if this key did not sign it. Raises `ProtocolError` if it is malformed."""
         try:
             payload = _signatures.decode(token, self.key, algorithms=[self.algorithm])
         except jwt.InvalidSignatureError:
@@ -59,12 +55,11 @@ class PublicKey:
 @dataclass(frozen=True, slots=True)
 class Document:
     keys: tuple[PublicKey, ...]
-    left_out: tuple[str, ...]
-    """Why some of its keys are not used, for the operator."""
+    left_out: tuple[str, ...]  # for each key that is not used: the reason, for the operator
 
 
 def parse_jwks(raw: bytes) -> Document:
-    """Raises `BadKeys`."""
+    """Raises `BadKeys` if no key can be used."""
     keys: list[PublicKey] = []
     left_out: list[str] = []
     for number, entry in enumerate(_entries(raw), start=1):
@@ -129,7 +124,7 @@ def _p256(entry: Mapping[str, object]) -> EllipticCurvePublicKey:
     if entry.get("crv") != "P-256":
         raise BadKeys(f"is on another curve than P-256 (crv {entry.get('crv')!r:.40})")
     x, y = (int.from_bytes(_bytes(entry, name, most=32), "big") for name in ("x", "y"))
-    return EllipticCurvePublicNumbers(x, y, SECP256R1()).public_key()  # which checks that it is on the curve
+    return EllipticCurvePublicNumbers(x, y, SECP256R1()).public_key()  # checks that the point is on the curve
 
 
 def _ed25519(entry: Mapping[str, object]) -> Ed25519PublicKey:

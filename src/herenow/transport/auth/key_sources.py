@@ -1,8 +1,6 @@
-"""Where do a JWKS document's bytes come from? A file of the operator, or an address of the issuer.
+"""Reads the bytes of a JWKS document from a file of the operator or from a URL of the issuer.
 
-Reading is bounded in size and time, and believes nobody: what is larger than a document may be is not read to its end, a
-redirect is not followed, a compressed answer is not unpacked. What the bytes say is `jwks`; how often they are read is
-`keyring`.
+Size and time are limited; redirects and compressed responses are errors. `jwks` parses the bytes, `keyring` schedules reads.
 """
 
 from __future__ import annotations
@@ -20,33 +18,30 @@ from herenow.settings.model import without_password
 from herenow.transport.auth.jwks import MAX_BYTES
 from herenow.transport.auth.public_keys import BadKeys
 
-DEADLINE = 2.0
-"""Seconds for a whole document, from the name's look-up to the last byte."""
+DEADLINE = 2.0  # seconds for a whole document, from the DNS lookup to the last byte
 
 LONGEST = 300.0
 SHORTEST = 30.0
-"""Seconds that a document is taken to be fresh, whatever its issuer says: a key that was taken back must go soon."""
+"""Bounds, in seconds, of a document's `max-age`: a key that the issuer withdrew must disappear soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     raw: bytes
-    fresh_for: float
-    """Seconds after which it should be read again."""
+    fresh_for: float  # seconds for which the document counts as fresh
 
 
 class Source(Protocol):
-    where: str
-    """For sentences."""
+    where: str  # path or URL (without password) for messages
     patience: float
-    """Seconds between two reads because of a key that is not known: others pay for them."""
+    """Least seconds between two reads that are caused by unknown keys, because any token can cause them."""
 
     async def read(self) -> Read | None:
-        """None: nothing has changed since the last time. Raises `BadKeys`."""
+        """Return None if nothing has changed since the last read. Raises `BadKeys`."""
 
 
 class FileSource:
-    """Looked at every second, read when it looks different."""
+    """Reads the file only if its inode, modification time or size changed."""
 
     patience = 1.0
 
@@ -90,11 +85,11 @@ class UrlSource:
         except TimeoutError:
             raise BadKeys(f"it did not answer within {self._deadline:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
-            # The error's own words may repeat the address, with its password.
+            # Not str(error): it may contain the URL with its password.
             raise BadKeys(f"it cannot be reached ({type(error).__name__})") from None
 
     async def _fetch(self) -> Read:
-        # One connection per document, every few minutes: nothing to keep open, nothing that goes stale.
+        # A new client each time: one request every few minutes is not worth a kept connection.
         headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "herenow"}
         async with (
             httpx2.AsyncClient(follow_redirects=False, timeout=self._deadline, headers=headers) as client,
@@ -115,5 +110,5 @@ class UrlSource:
 
 
 def _fresh_for(cache_control: str) -> float:
-    said = re.search(r"(?:^|[\s,])max-age=([0-9]{1,9})(?:$|[\s,;])", cache_control.lower())
-    return LONGEST if said is None else min(LONGEST, max(SHORTEST, float(said[1])))
+    max_age = re.search(r"(?:^|[\s,])max-age=([0-9]{1,9})(?:$|[\s,;])", cache_control.lower())
+    return LONGEST if max_age is None else min(LONGEST, max(SHORTEST, float(max_age[1])))

@@ -1,9 +1,8 @@
-"""Which public keys may have signed a token, as of now?
+"""The current public keys of an issuer, and when to read them again.
 
-Keys are fetched in the background, at start and before they grow old, never while somebody waits for an answer that does
-not depend on it. A key that is not known makes us look again, at most every so often and once for all who ask: an issuer
-may have begun to use a new one. What was good stays in use while its source is down, slow, or talks nonsense; who reads
-`trouble` hears of it.
+Keys are read at start, and by a background task before the document is stale. A token with an unknown key causes one more
+read, shared by all waiting requests and rate-limited (`Source.patience`), because the issuer may have a new key. While the
+source fails, the last keys stay in use and `trouble` reports the failure.
 """
 
 from __future__ import annotations
@@ -23,21 +22,18 @@ from herenow.transport.auth.jwks import Document, PublicKey, parse_jwks
 from herenow.transport.auth.key_sources import FileSource, Source
 from herenow.transport.auth.public_keys import ALGORITHMS, BadKeys, KeysPending
 
-TRIED = 8
-"""Keys that one token may be tried with: verifying is work, and whoever sends a token causes it."""
+TRIED = 8  # most keys tried per token: bounds the work that one token can cause
 
-ABSENT = 1_000
-"""Names of keys remembered that are not there."""
+ABSENT = 1_000  # most key ids remembered as missing
 
-EARLY = 0.8
-"""The part of its time after which a document is read again."""
+EARLY = 0.8  # a document is read again after this fraction of its time
 
 log = structlog.get_logger(__name__)
 
 
 class Keyring:
     def __init__(self, source: Source, clock: Clock, on_change: Callable[[], None]) -> None:
-        """`on_change`: other keys than before; what was verified with those says nothing."""
+        """`on_change` is called when the keys changed: results of earlier verifications are then invalid."""
         self._source = source
         self._clock = clock
         self._tasks = Tasks()
@@ -46,34 +42,31 @@ class Keyring:
         self._by_algorithm: dict[str, list[PublicKey]] = {}
         self._named: dict[tuple[str, str], list[PublicKey]] = {}
         self._kids: frozenset[str] = frozenset()
-        self._looking: asyncio.Task[None] | None = None
-        self._asked_at = float("-inf")
-        """When we last looked because of a key that was not known."""
+        self._reading: asyncio.Task[None] | None = None
+        self._unknown_read_at = float("-inf")  # monotonic time of the last read that an unknown key caused
         self._again_in = 0.0
         self._failures = 0
-        self._why = ""
-        self._asked: dict[str | None, None] = {}
-        """Keys that somebody asked for and that we look for now."""
+        self._last_error = ""
+        self._wanted: dict[str | None, None] = {}
+        """Unknown key ids that the next or running read should find; None: a token without a key id."""
         self._absent: ExpiringLru[str | None, bool] = ExpiringLru(ABSENT)
-        """Keys that were not there when we looked for them a short while ago."""
-        self.trouble: str | None = None
-        """What is wrong with the source, in a sentence; None: nothing."""
+        """Key ids that a recent read did not find."""
+        self.trouble: str | None = None  # a sentence about the failing source; None if there is no problem
 
     async def start(self) -> None:
-        """A file must be good at start (`ConfigurationError`): nobody but the operator can mend it. An address may be
-        down for a while."""
-        await self._look()
+        """Read the keys once. Raises `ConfigurationError` for an unusable file; a URL may be unreachable for a while."""
+        await self._read_source()
         if self.trouble is not None and isinstance(self._source, FileSource):
-            raise ConfigurationError(f"jwks_file = {self._source.where!r} cannot be used: {self._why}.")
-        self._tasks.spawn(self._keep(), "jwks")
+            raise ConfigurationError(f"jwks_file = {self._source.where!r} cannot be used: {self._last_error}.")
+        self._tasks.spawn(self._refresh_periodically(), "jwks")
 
     async def stop(self) -> None:
         await self._tasks.end()
 
-    # Asking
-
     def find(self, algorithm: str, kid: str | None) -> Sequence[PublicKey]:
-        """The few keys that may have signed it. Raises `KeysPending`, or a `ProtocolError` that says why there is none."""
+        """Return at most `TRIED` keys that may have signed the token; all of the algorithm if it has no key id.
+
+        Raises `KeysPending` if a read may find the key, else a `ProtocolError` with the reason."""
         found = self._by_algorithm.get(algorithm) if kid is None else self._named.get((algorithm, kid))
         if found:
             return found[:TRIED]
@@ -81,20 +74,18 @@ class Keyring:
             raise ProtocolError("token_algorithm", f"The token's key is not for {algorithm}.")
         raise self._missing(kid)
 
-    def doubt(self) -> None:
-        """A token that names no key fits none we know: look once, for an issuer that names none may have a new one."""
-        if self._may_look(None):
+    def recheck(self) -> None:
+        """Call if no key fits a token without key id: the issuer may have a new key. Raises `KeysPending` if a read runs."""
+        if self._start_or_join_read(None):
             raise KeysPending
 
-    async def looked(self) -> None:
-        """Wait for the look that is under way, if there is one."""
-        if self._looking is not None:
-            await asyncio.shield(self._looking)
-
-    # How
+    async def wait_read(self) -> None:
+        """Wait for the running read, if there is one."""
+        if self._reading is not None:
+            await asyncio.shield(self._reading)
 
     def _missing(self, kid: str | None) -> ProtocolError:
-        if self._may_look(kid):
+        if self._start_or_join_read(kid):
             return KeysPending()
         if self._raw is not None and self._was_absent(kid):
             return ProtocolError("token_unknown_key", "The token is signed with a key that is not published.")
@@ -105,47 +96,47 @@ class Keyring:
     def _was_absent(self, kid: str | None) -> bool:
         return self._absent.get(kid, self._clock.monotonic()) is not None
 
-    def _may_look(self, kid: str | None) -> bool:
-        """Somebody looks now, or has just begun to, because of this."""
-        if self._looking is None:
+    def _start_or_join_read(self, kid: str | None) -> bool:
+        """Start a read for an unknown key id or join the running one; False if the last such read was too recent."""
+        if self._reading is None:
             now = self._clock.monotonic()
-            if now - self._asked_at < self._source.patience:
+            if now - self._unknown_read_at < self._source.patience:
                 return False
-            self._asked_at = now
-        if len(self._asked) < ABSENT:
-            self._asked[kid] = None
-        self._begin()
+            self._unknown_read_at = now
+        if len(self._wanted) < ABSENT:
+            self._wanted[kid] = None
+        self._start_read()
         return True
 
-    def _begin(self) -> asyncio.Task[None]:
-        if self._looking is None:
-            self._looking = self._tasks.spawn(self._look(), "jwks-look")
-            self._looking.add_done_callback(self._ended)
-        return self._looking
+    def _start_read(self) -> asyncio.Task[None]:
+        if self._reading is None:
+            self._reading = self._tasks.spawn(self._read_source(), "jwks-look")
+            self._reading.add_done_callback(self._on_read_ended)
+        return self._reading
 
-    def _ended(self, _task: asyncio.Task[None]) -> None:
-        self._looking = None
+    def _on_read_ended(self, _task: asyncio.Task[None]) -> None:
+        self._reading = None
 
-    async def _keep(self) -> None:
+    async def _refresh_periodically(self) -> None:
         while True:
             await asyncio.sleep(self._again_in)
-            await asyncio.shield(self._begin())
+            await asyncio.shield(self._start_read())
 
-    async def _look(self) -> None:
-        asked, self._asked = self._asked, {}
+    async def _read_source(self) -> None:
+        wanted, self._wanted = self._wanted, {}
         try:
             read = await self._source.read()
             if read is not None:
-                self._take(read.raw, parse_jwks(read.raw))
+                self._adopt(read.raw, parse_jwks(read.raw))
                 self._again_in = read.fresh_for * EARLY
                 self.trouble = None
                 self._failures = 0
         except BadKeys as error:
             self._failed(error)
         if self.trouble is None:
-            self._note_absent([*asked, *self._asked])
+            self._remember_absent([*wanted, *self._wanted])
 
-    def _take(self, raw: bytes, document: Document) -> None:
+    def _adopt(self, raw: bytes, document: Document) -> None:
         if raw == self._raw:
             return
         by_algorithm: defaultdict[str, list[PublicKey]] = defaultdict(list)
@@ -162,9 +153,9 @@ class Keyring:
         log.info("jwks.taken", source=self._source.where, keys=len(document.keys))
         self._on_change()
 
-    def _note_absent(self, asked: Sequence[str | None]) -> None:
+    def _remember_absent(self, wanted: Sequence[str | None]) -> None:
         until = self._clock.monotonic() + self._source.patience
-        for kid in asked:
+        for kid in wanted:
             if kid is None or kid not in self._kids:
                 self._absent.put(kid, value=True, until=until)
 
@@ -172,7 +163,7 @@ class Keyring:
         self._failures += 1
         longest = self._source.patience
         self._again_in = longest if self._raw is not None else Backoff(1.0, longest).pause(self._failures)
-        self._why = str(error)
+        self._last_error = str(error)
         kept = (
             "the keys it last gave stay in use" if self._raw is not None else "no token can be verified with its keys"
         )
@@ -183,6 +174,6 @@ class Keyring:
 
 
 def what_keys(document: Document) -> str:
-    """For people: how many keys, for what."""
+    """For messages: "2 for RS256, 1 for ES256"."""
     counts = {a: sum(key.algorithm == a for key in document.keys) for a in ALGORITHMS}
     return ", ".join(f"{count} for {algorithm}" for algorithm, count in counts.items() if count)

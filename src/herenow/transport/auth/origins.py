@@ -1,6 +1,6 @@
-"""May a page of this origin talk to us? The server's own pages and those the operator names.
+"""The origin check: pages of this server and of the operator's `origins` may connect.
 
-A request without an Origin does not come from a page; its token must do.
+A request without an Origin header does not come from a web page; its token is the only check.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_allowed(origin: str | None, *, host: str, secure: bool, origins: Collection[str]) -> bool:
-    """`host` as in the Host header; `secure`: the request came by TLS."""
+    """`host`: the Host header; `secure`: the request came by TLS; `origins`: lower-case origins that the operator allows."""
     if origin is None or origin.lower() in origins:
         return True
-    return _place(origin) == _place(f"{'https' if secure else 'http'}://{host}")
+    return _scheme_host_port(origin) == _scheme_host_port(f"{'https' if secure else 'http'}://{host}")
 
 
-def _place(url: str) -> tuple[str, str, int | None] | None:
+def _scheme_host_port(url: str) -> tuple[str, str, int | None] | None:
     try:
         parts = urlsplit(url)
         return parts.scheme, (parts.hostname or ""), parts.port or _DEFAULT_PORTS.get(parts.scheme)

@@ -1,7 +1,6 @@
-"""What is there to say about an issuer's public keys without having one?
+"""Names, limits and errors of public keys, for code that runs with or without them.
 
-Names, limits and errors, for those who verify tokens whether or not keys are used. The keys themselves (`jwks`, `keyring`,
-`key_sources`) bring cryptography and an HTTP client with them, and are imported by a node that has an issuer.
+Importing `jwks`, `keyring` or `key_sources` loads cryptography and an HTTP client; importing this module does not.
 """
 
 from __future__ import annotations
@@ -14,28 +13,27 @@ from herenow.errors import HerenowError, ProtocolError
 if TYPE_CHECKING:
     from herenow.transport.auth.jwks import PublicKey
 
-ALGORITHMS = ("RS256", "ES256", "EdDSA")
-"""One per type of key: RSA, P-256, Ed25519."""
+ALGORITHMS = ("RS256", "ES256", "EdDSA")  # one per type of key: RSA, P-256, Ed25519
 
 MAX_KID = 256
 
 
 class BadKeys(HerenowError):  # noqa: N818 - reads as what it is
-    """No key can be had: a sentence says why."""
+    """A key or a whole document cannot be used; the message is the reason."""
 
 
 class KeysPending(ProtocolError):  # noqa: N818 - reads as what it is
-    """Whether the token is good depends on a document that is being read: wait for `Keyring.looked`, ask again."""
+    """The token can be checked only after a running read of the keys: wait for `Keyring.wait_read`, then check again."""
 
     def __init__(self) -> None:
         super().__init__("keys_unavailable", "The keys that tokens are verified with are being read; try again.")
 
 
 class PublicKeys(Protocol):
-    """Keys of issuers; `keyring` has them."""
+    """Implemented by `keyring.Keyring`."""
 
     def find(self, algorithm: str, kid: str | None) -> Sequence[PublicKey]:
-        """At least one, or an error."""
+        """Return at least one key or raise `ProtocolError`."""
 
-    def doubt(self) -> None:
-        """None of them fits a token that names no key; may raise."""
+    def recheck(self) -> None:
+        """Call if no key fits a token without key id; raises `KeysPending` if the keys are read again."""

@@ -1,14 +1,10 @@
-"""Who does this token speak for? Minting HS256 tokens; verifying those and what an issuer signed with a key of its own.
+"""Mints HS256 tokens, and verifies tokens that are signed with the secret (HS256) or with an issuer's key.
 
-An issuer's signature is PyJWT's work (`jwks`); what the claims must look like is ours, because PyJWT lets pass what a
-presence server should not: no `exp`, an `exp` in text, one in the year 3000, a claim said twice. Verification never
-tells more than a code and a sentence, and neither ever contains the token.
+PyJWT checks signatures of public keys (`jwks`). The claims are checked here, because PyJWT accepts some that a presence
+server must not: no `exp`, an `exp` as text or in the year 3000, a repeated claim. Errors never contain the token.
 
-The algorithm a token names decides which keys it is tried with: HS256 the secret and nothing else, the others public keys
-of exactly that algorithm and nothing else. So no public key is ever taken for a secret, and `none` has no keys at all.
-
-Time is an argument. Revocation ("tokens issued before T are void") is a fact of the ledger and not known here;
-`issued_at_ms` is what it needs. A new algorithm or claim is a reason to change this module.
+The token's algorithm selects the keys: only the secret for HS256, only public keys of exactly that algorithm for others.
+So a public key is never used as a secret, and `none` has no key. `auth` checks revocation, by `issued_at_ms`.
 """
 
 import base64
@@ -26,15 +22,13 @@ from herenow.wire.ids import parse_id
 from herenow.wire.json_text.nesting import is_too_deep
 
 ALGORITHM = "HS256"
-MAX_BYTES = 8192  # a token travels in a header or a URL; common servers stop there too
+MAX_BYTES = 8192  # common servers limit headers and URLs to this size, too
 LEEWAY = 5.0  # seconds that the issuer's clock may run ahead of ours
 SERVICE = "service"
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a verified token says."""
-
     user: str
     scope: str | None
     expires_at_ms: int
@@ -47,18 +41,17 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What tokens must say besides: who issued them, and for whom. Nothing: it is not asked for."""
+    """Required claims `iss` and `aud`; without an issuer `iss` is not checked."""
 
     issuer: str | None = None
-    audience: tuple[str, ...] = ()
-    """One of them."""
+    audience: tuple[str, ...] = ()  # names of this server; `aud` must contain one of them
 
 
 ANY = Expected()
 
 
 def mint(secret: str, user: str, *, scope: str | None, ttl: float, now: float, expected: Expected = ANY) -> str:
-    """A token for `user`, valid for `ttl` seconds from `now` (epoch seconds), that says what is expected."""
+    """Return a token for `user`, valid for `ttl` seconds from `now` (epoch seconds), with the claims that are `expected`."""
     # Milliseconds, not whole seconds: a token minted right after a revocation must count as issued after it.
     payload: dict[str, object] = {"sub": parse_id(user), "iat": round(now, 3), "exp": round(now + ttl, 3)}
     if scope:
@@ -79,17 +72,16 @@ def verify(
     keys: PublicKeys | None = None,
     expected: Expected = ANY,
 ) -> Claims:
-    """What the token says, if it is ours and valid at `now` (epoch seconds). Without a secret none is signed with one.
+    """Return the claims of a token that is valid at `now` (epoch seconds). `secret` None: HS256 tokens are refused.
 
-    Raises `ProtocolError` with one of the codes `token_missing`, `token_malformed`, `token_algorithm`,
-    `token_bad_signature`, `token_claims`, `token_expired`, and those of `keys`.
-    """
+    Raises `ProtocolError`: `token_missing`, `token_malformed`, `token_algorithm`, `token_bad_signature`, `token_claims`,
+    `token_expired`, and the errors of `keys`."""
     if not token:
         raise ProtocolError("token_missing", "A token is required.")
     if len(token) > MAX_BYTES:
         raise ProtocolError("token_malformed", f"The token is longer than {MAX_BYTES} bytes.")
-    head, *rest = token.split(".")
-    if len(rest) != 2:
+    head, *others = token.split(".")
+    if len(others) != 2:
         raise _malformed()
     algorithm, kid = _header(head, _accepted(secret=secret is not None, keys=keys is not None))
     if algorithm == ALGORITHM:
@@ -100,7 +92,7 @@ def verify(
         signed = (key.payload_of(token) for key in keys.find(algorithm, kid))
         payload = next((each for each in signed if each is not None), None)
         if payload is None and kid is None:
-            keys.doubt()
+            keys.recheck()
     if payload is None:
         raise ProtocolError("token_bad_signature", "The token's signature does not fit.")
     return _claims(_json_object(payload), now, max_ttl, expected)
@@ -111,9 +103,9 @@ def _accepted(*, secret: bool, keys: bool) -> tuple[str, ...]:
     return ((ALGORITHM,) if secret else ()) + (tuple(ALGORITHMS) if keys else ())
 
 
-@lru_cache(maxsize=64)  # the tokens of one issuer begin alike
+@lru_cache(maxsize=64)  # the tokens of one issuer have the same header
 def _header(head: str, accepted: tuple[str, ...]) -> tuple[str, str | None]:
-    """(algorithm, the key's name). What else a header says about keys (jku, jwk, x5u, …) is the sender's word alone."""
+    """Return algorithm and key id. Other key members (jku, jwk, x5u, …) are ignored: any sender could set them."""
     header = _json_object(_decoded(head))
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in accepted:
@@ -126,16 +118,15 @@ def _header(head: str, accepted: tuple[str, ...]) -> tuple[str, str | None]:
 
 
 def _signed(payload: Mapping[str, object], secret: str) -> str:
-    """HS256 as RFC 7515 has it. PyJWT would bring cryptography with it, which a command and a node with nothing but a
-    secret never need."""
+    """Sign with HS256 (RFC 7515). PyJWT would load cryptography, which commands and nodes with a secret do not need."""
     parts = ({"alg": ALGORITHM, "typ": "JWT"}, payload)
     signed = ".".join(_encoded(json.dumps(part, separators=(",", ":")).encode()) for part in parts)
     return f"{signed}.{_encoded(hmac.digest(secret.encode(), signed.encode(), 'sha256'))}"
 
 
 def _payload_by_secret(token: str, secret: str) -> bytes | None:
-    """The other way round. By PyJWT it takes eight times as long (80 µs against 9), since it also looks whether the
-    secret is JSON; and everybody who arrives brings a token."""
+    """Return the payload, or None if the signature is wrong. PyJWT takes 80 µs for this, this code 9 µs: PyJWT also tests
+    whether the secret is JSON, and each new connection has a token to verify."""
     signed, _, signature = token.rpartition(".")
     if not hmac.compare_digest(hmac.digest(secret.encode(), signed.encode(), "sha256"), _decoded(signature)):
         return None
@@ -150,7 +141,7 @@ def _decoded(part: str) -> bytes:
     try:
         standard = part.replace("-", "+").replace("_", "/") + "=" * (-len(part) % 4)
         return binascii.a2b_base64(standard, strict_mode=True)
-    except ValueError:  # of which binascii.Error is one; or not ASCII
+    except ValueError:  # includes binascii.Error; also raised for text that is not ASCII
         raise _malformed() from None
 
 
@@ -159,7 +150,7 @@ def _json_object(raw: bytes) -> dict[str, object]:
         raise _malformed()
     try:
         value = _json.decode(raw.decode())
-    except (ValueError, RecursionError):  # bad JSON, bad UTF-8, a number of thousands of digits
+    except (ValueError, RecursionError):  # bad JSON, bad UTF-8, or a number with thousands of digits
         raise _malformed() from None
     if not isinstance(value, dict):
         raise _malformed()
@@ -167,7 +158,7 @@ def _json_object(raw: bytes) -> dict[str, object]:
 
 
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    # Two readers of {"sub":"ana","sub":"bob"} may see two people.
+    # Two parsers of {"sub":"ana","sub":"bob"} may read different users.
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ProtocolError("token_claims", "The token says a claim twice.")
@@ -202,7 +193,7 @@ def _check_parties(payload: Mapping[str, object], expected: Expected) -> None:
     named = [audience] if isinstance(audience, str) else audience
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise ProtocolError("token_claims", "The claim aud is a string or a list of strings.")
-    # RFC 7519, section 4.1.3: who is not named must refuse, also who was never told its name.
+    # RFC 7519, section 4.1.3: a server that `aud` does not name must refuse, also if it has no configured name.
     if (named or expected.audience) and not set(named).intersection(expected.audience):
         raise ProtocolError("token_claims", "The token is for another audience (claim aud, setting jwt_audience).")
 

@@ -1,4 +1,4 @@
-"""The HTTP side of the port: the listener with uvicorn behind it, first bytes, limits of peers, and event streams."""
+"""HTTP: the listener with uvicorn, the choice between HTTP and WebSocket, limits per peer, and event streams."""
 
 from herenow.transport.http.listener import Listener
 from herenow.transport.http.pipe import PIPE, Lender, PipeWriter, lender_of

@@ -1,8 +1,7 @@
-"""Accepts connections: takes them from the system, refuses those that may not be let in, and gives each its first protocol.
+"""Accepts connections, refuses those above a limit, and gives each one its first protocol.
 
-The servers of asyncio and uvloop are not used, because of what they hide. Both start TLS before any code of ours knows of
-the connection, so that half handshakes would not be counted. When descriptors run out, uvloop's closes connections without
-a word, and its listening socket if that fails too.
+The servers of asyncio and uvloop cannot do this. Both start TLS before they report a connection, so unfinished handshakes
+would not be counted. When descriptors run out, uvloop closes connections silently, and its listening socket if that fails.
 """
 
 from __future__ import annotations
@@ -17,17 +16,15 @@ from herenow.transport.http.admission import AcceptedSocket, Admission
 from herenow.transport.http.peer_events import PeerEvents
 from herenow.transport.websocket import Refuse, http_answer
 
-BATCH = 64
-"""Connections that are accepted before others get their turn."""
+BATCH = 64  # most connections accepted per call, so that other callbacks of the loop can run
 
-PAUSE = 0.2
-"""Seconds until the next try after the system has refused: connections wait in its queue meanwhile."""
+PAUSE = 0.2  # seconds until the next try after `accept` failed; connections wait in the system's queue
 
 NO_ROOM = http_answer(Refuse(503, "too many connections\n", (("retry-after", "10"),)))
 
 
 class AcceptLoop:
-    """One listening socket; stands where uvicorn expects an `asyncio.Server`."""
+    """Accepts on one listening socket; uvicorn gets it in place of an `asyncio.Server`."""
 
     def __init__(
         self,
@@ -48,7 +45,7 @@ class AcceptLoop:
         self._opening: set[asyncio.Task[None]] = set()
         self._resumption: asyncio.TimerHandle | None = None
         self._batch = 1
-        """Connections to accept at once: grows in a storm; a single one is not worth a call that finds no second."""
+        """Connections to accept in the next call: doubles in a storm, else 1, because a second `accept` rarely succeeds."""
         self._loop = asyncio.get_running_loop()
 
     def start(self) -> None:
@@ -56,7 +53,7 @@ class AcceptLoop:
         self._resume()
 
     def close(self) -> None:
-        """Accept no more; connections that are open stay."""
+        """Stop accepting; open connections stay."""
         if self._listening.fileno() < 0:
             return
         if self._resumption is not None:
@@ -65,7 +62,7 @@ class AcceptLoop:
         self._listening.close()
 
     async def wait_closed(self) -> None:
-        """uvicorn waits for the connections itself."""
+        """Does nothing: uvicorn itself waits for the connections."""
 
     def _resume(self) -> None:
         self._resumption = None
@@ -75,33 +72,33 @@ class AcceptLoop:
         batch, self._batch = self._batch, 1
         for _ in range(batch):
             try:
-                descriptor, address = self._listening._accept()  # type: ignore[attr-defined]  # what `accept` calls
+                descriptor, address = self._listening._accept()  # type: ignore[attr-defined]  # `accept` calls it
             except BlockingIOError:
                 return
-            except ConnectionError:  # the peer has gone while it waited
+            except ConnectionError:  # the peer disconnected while it waited
                 continue
             except OSError as error:
                 self._events.accept_failed(error)
                 self._loop.remove_reader(self._listening)
                 self._resumption = self._loop.call_later(PAUSE, self._resume)
                 return
-            self._let_in(descriptor, address[0] if isinstance(address, tuple) else "")
+            self._admit(descriptor, address[0] if isinstance(address, tuple) else "")
         self._batch = min(BATCH, 2 * batch)
 
-    def _let_in(self, descriptor: int, host: str) -> None:
+    def _admit(self, descriptor: int, host: str) -> None:
         listening = self._listening
         connection = AcceptedSocket(listening.family, listening.type, listening.proto, fileno=descriptor)
         refusal = self._admission.refusal(host)
         if refusal is not None:
             self._events.refused(refusal, host)
-            self._send_away(connection)
+            self._refuse(connection)
             return
         self._admission.add(connection, host)
         task = self._loop.create_task(self._open(connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    def _send_away(self, connection: socket.socket) -> None:
+    def _refuse(self, connection: socket.socket) -> None:
         if self._tls is None:
             try:
                 connection.send(NO_ROOM)
@@ -117,7 +114,7 @@ class AcceptLoop:
                 await self._loop.connect_accepted_socket(
                     self._make_protocol, connection, ssl=self._tls, ssl_handshake_timeout=self._handshake_within
                 )
-        except OSError as error:  # of which those of TLS are
+        except OSError as error:  # includes errors of TLS
             connection.close()
             if isinstance(error, ConnectionAbortedError):
                 self._events.cut("tls")

@@ -1,8 +1,7 @@
-"""Which connections are let in? As many as there are descriptors for, and of one address as many as its share.
+"""Limits open connections: in total by the descriptors of the process, and per address.
 
-A connection counts from the moment it is accepted until its descriptor is closed, whatever is spoken over it: TLS
-handshakes, requests, WebSockets, event streams. `AcceptedSocket` tells when the descriptor is closed; asyncio and uvloop
-have no callback for one that never got as far as a protocol.
+A connection of any kind counts from `accept` until its descriptor is closed. `AcceptedSocket` reports that: asyncio and
+uvloop have no callback for a connection that ends before it has a protocol, such as an unfinished TLS handshake.
 """
 
 from __future__ import annotations
@@ -14,14 +13,12 @@ from typing import Literal
 
 from herenow.transport.http.peer_limits import PeerLimits, counted_address
 
-REMEMBERED = 4096  # hosts whose counted address need not be computed again
+REMEMBERED = 4096  # hosts in the cache of `counted_address`
 
 Refused = Literal["descriptors", "address"]
 
 
 class Admission:
-    """Counts the open connections of one process."""
-
     __slots__ = ("_by_address", "_counted_address", "_limits", "open")
 
     def __init__(self, limits: PeerLimits) -> None:
@@ -31,7 +28,7 @@ class Admission:
         self.open = 0
 
     def refusal(self, host: str) -> Refused | None:
-        """Why a connection of this host may not be added; None: it may."""
+        """Return the limit that a further connection of this host exceeds, or None if it may be added."""
         if self.open >= self._limits.max_open:
             return "descriptors"
         address = self._counted_address(host)
@@ -56,10 +53,9 @@ class Admission:
 
 
 class AcceptedSocket(socket.socket):
-    """The socket of an accepted connection: tells the admission when its descriptor is closed.
+    """The socket of an accepted connection; stops counting when its descriptor is closed.
 
-    uvloop detaches it when libuv closes the descriptor, asyncio closes it.
-    """
+    uvloop calls `detach` when libuv closes the descriptor; asyncio calls `close`."""
 
     __slots__ = ("_address", "_admission")
 
@@ -71,14 +67,14 @@ class AcceptedSocket(socket.socket):
         self._address = address
 
     def detach(self) -> int:
-        self._tell()
+        self._stop_counting()
         return super().detach()
 
     def close(self) -> None:
-        self._tell()
+        self._stop_counting()
         super().close()
 
-    def _tell(self) -> None:
+    def _stop_counting(self) -> None:
         admission = getattr(self, "_admission", None)
         if admission is not None:
             self._admission = None

@@ -1,8 +1,7 @@
-"""One port for HTTP and WebSocket: the socket we listen on, and uvicorn behind it.
+"""The listening socket for HTTP and WebSocket, and uvicorn behind it.
 
-The port is taken before anything else is started, so that "somebody else listens there" is the first thing said. One of
-several workers takes its part of a port that its supervisor has taken for all, and listens only when it can serve: what the
-system gives to one is not given to another.
+The port is bound before anything else starts, so that a port in use is the first error. A worker joins the address that its
+supervisor holds, and listens only when it can serve: the system does not move a connection to another worker later.
 """
 
 from __future__ import annotations
@@ -24,18 +23,17 @@ from herenow.transport.http.peer_limits import peer_limits
 from herenow.transport.http.uvicorn_server import UvicornServer
 from herenow.transport.websocket import Acceptor, SocketLimits, Sockets, protocol_factory
 
-SOON = 0.005
-"""Seconds between two looks whether the server has started."""
+SOON = 0.005  # seconds between two checks whether the server has started
 
 
 class Listener:
     def __init__(self, settings: Settings, shared: tuple[str, int] | None = None) -> None:
-        """`shared` is the address of all workers of which this is one."""
+        """`shared`: the address that the supervisor holds for all workers; None if there is one process."""
         self._settings = settings
         self._server: UvicornServer | None = None
         self._socket: socket.socket
         self._socket = listening(settings.host, settings.port) if shared is None else joined(*shared)
-        _notice_the_vanished(self._socket, settings.dead_after)
+        _enable_keepalive(self._socket, settings.dead_after)
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +48,6 @@ class Listener:
         return url_of(self._socket, secure=self._settings.tls_cert is not None)
 
     async def serve(self, app: ASGIApp, acceptor: Acceptor, sockets: Sockets, metrics: Metrics) -> None:
-        """Until `stop`."""
         settings = self._settings
         limits = SocketLimits(max_message=settings.max_frame)
         config = uvicorn.Config(
@@ -74,12 +71,12 @@ class Listener:
         await self._server.serve(sockets=[self._socket])
 
     async def started(self, serving: asyncio.Task[None]) -> None:
-        """Wait until connections are taken, or `serve` has failed."""
+        """Wait until connections are accepted, or until `serving`, the task of `serve`, has ended."""
         while not (serving.done() or (self._server is not None and self._server.started)):  # noqa: ASYNC110
-            await asyncio.sleep(SOON)  # uvicorn has no event for it
+            await asyncio.sleep(SOON)  # uvicorn has no event for this
 
     def stop_accepting(self) -> None:
-        """Take no more connections; those that are open go on. Other workers get what comes now."""
+        """Stop accepting; open connections stay. New ones go to the other workers."""
         for server in () if self._server is None else self._server.servers:
             server.close()
 
@@ -88,9 +85,10 @@ class Listener:
             self._server.should_exit = True
 
 
-def _notice_the_vanished(listener: socket.socket, silence: float) -> None:
-    """Every connection inherits it: one whose peer is gone without a word ends after this many seconds, also where nobody
-    listens for its silence, such as a second socket of a device that lives on through another."""
+def _enable_keepalive(listener: socket.socket, silence: float) -> None:
+    """Let the system end connections whose peer is silent for `silence` seconds; accepted sockets inherit this.
+
+    Needed for connections that no timer of ours checks, such as a second socket of a device with a live session."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     seconds = max(1, round(silence))
     for name, value in (
@@ -99,5 +97,5 @@ def _notice_the_vanished(listener: socket.socket, silence: float) -> None:
         ("TCP_KEEPCNT", 3),
         ("TCP_USER_TIMEOUT", seconds * 1000),
     ):
-        if hasattr(socket, name):  # Linux has them all
+        if hasattr(socket, name):  # Linux has all of them
             listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,4 +1,4 @@
-"""For how long has a peer been awaited, and is that too long? The clock is an argument."""
+"""Decides whether a peer takes too long to send or to read. The clock is an argument."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ What = Literal["head", "body", "answer", "idle"]
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """What a connection needs from its peer to go on."""
+    """The step that a connection waits for: the peer must send a head, a body or a request, or read an answer."""
 
     what: What
-    which: int
-    """Tells one head, body or answer of a connection from the next."""
-    progress: int = 0
-    """Bytes of it that have passed."""
+    which: int  # distinguishes successive heads, bodies and answers of a connection
+    progress: int = 0  # bytes transferred so far
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Since when the same thing is awaited, and how much of it had passed by then."""
+    """Start of waiting for one step: `since`, with the progress at that time in `awaited`."""
 
     awaited: Awaited
     since: float
@@ -32,7 +30,7 @@ class Patience:
         return (self.awaited.what, self.awaited.which) == (awaited.what, awaited.which)
 
     def is_over(self, awaited: Awaited, now: float, limits: PeerLimits, idle_within: float) -> bool:
-        """Whether the peer is late. Bytes of a head buy no time, those of a body or an answer do."""
+        """True if the peer is late. Bytes of a body or an answer extend its time; bytes of a head do not."""
         waited = now - self.since
         if awaited.what == "head":
             return waited > limits.head_within

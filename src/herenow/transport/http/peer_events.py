@@ -1,4 +1,4 @@
-"""What becomes of peers that exceed a limit: counted each time, logged at most every ten seconds per kind."""
+"""Counts peers that exceed a limit, and logs them at most every ten seconds per kind."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import structlog
 
 from herenow.node.metrics import Metrics
 
-QUIET = 10.0
-"""Seconds between two lines about the same kind of event."""
+QUIET = 10.0  # least seconds between two log lines of one kind
 
 log = structlog.get_logger(__name__)
 
@@ -26,19 +25,19 @@ class PeerEvents:
         """A connection was closed as soon as it was accepted."""
         self._metrics.connections_refused[reason] += 1
         if self._may_log(f"refused {reason}"):
-            log.warning("connection.refused", reason=reason, address=host, unlogged=self._left_out(f"refused {reason}"))
+            log.warning("connection.refused", reason=reason, address=host, unlogged=self._skipped(f"refused {reason}"))
 
     def cut(self, reason: str) -> None:
         """A connection was closed because its peer took too long."""
         self._metrics.connections_cut[reason] += 1
         if self._may_log(f"cut {reason}"):
-            log.info("connection.cut", reason=reason, unlogged=self._left_out(f"cut {reason}"))
+            log.info("connection.cut", reason=reason, unlogged=self._skipped(f"cut {reason}"))
 
     def accept_failed(self, error: OSError) -> None:
-        """The system did not give us a connection that waits."""
+        """`accept` failed, mostly because descriptors ran out; the connection stays in the system's queue."""
         self._metrics.accept_errors += 1
         if self._may_log("accept"):
-            log.error("accept.failed", error=str(error), unlogged=self._left_out("accept"))
+            log.error("accept.failed", error=str(error), unlogged=self._skipped("accept"))
 
     def _may_log(self, kind: str) -> bool:
         now, last = self._now(), self._logged.get(kind)
@@ -48,6 +47,6 @@ class PeerEvents:
         self._logged[kind] = now
         return True
 
-    def _left_out(self, kind: str) -> int:
-        """Events of this kind since the line before."""
+    def _skipped(self, kind: str) -> int:
+        """Return and reset the number of events of this kind that were not logged."""
         return self._unlogged.pop(kind, 0)

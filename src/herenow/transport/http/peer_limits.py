@@ -1,7 +1,6 @@
-"""The limits of what one peer, or all peers together, may take from the process, and the address that a peer counts as.
+"""Limits on connections and on slow peers, and the address under which a connection is counted.
 
-Values only: `admission` counts connections, `http.uvicorn_patches` measures what a peer is waited for.
-"""
+Values only: `admission` counts connections, `uvicorn_patches` measures time and progress."""
 
 from __future__ import annotations
 
@@ -15,27 +14,22 @@ from herenow.transport.websocket import connections_within, descriptors_allowed
 Network = IPv4Network | IPv6Network
 
 IPV6_PREFIX = 64
-"""Bits of an IPv6 address that count: what one subscriber gets, who may choose the other bits freely."""
+"""Bits of an IPv6 address that are counted: one subscriber gets a /64 and may choose the other bits freely."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """Connections of this process, seconds and bytes."""
-
-    max_open: int = sys.maxsize
-    """Connections of any kind, TLS handshakes included."""
+    max_open: int = sys.maxsize  # connections of any kind, TLS handshakes included
     max_per_address: int = sys.maxsize
     trusted: tuple[Network, ...] = ()
-    """Proxies, whose connections are those of many people: `max_per_address` is not for them."""
+    """Proxies, which connect for many users: `max_per_address` does not apply to them."""
     exempt_loopback: bool = True
     head_within: float = 10.0
-    """From the first byte of a request to the end of its head; for a new connection with TLS, from accepting it."""
+    """Seconds from the first byte of a request to the end of its head; for a new connection with TLS, from `accept`."""
     transfer_within: float = 10.0
-    """For a body to come and for an answer to be read; longer by a second for each `least_rate` bytes that have passed."""
-    least_rate: int = 1024
-    """Bytes per second: less than the slowest mobile network."""
-    check_every: float = 1.0
-    """Between two looks at all connections, by which a deadline may be late."""
+    """Seconds to send a body or to read an answer, plus one for each `least_rate` bytes transferred."""
+    least_rate: int = 1024  # bytes per second: less than the slowest mobile network
+    check_every: float = 1.0  # seconds between two checks of all connections: a deadline may be late by this
 
 
 def peer_limits(settings: Settings) -> PeerLimits:
@@ -48,7 +42,7 @@ def peer_limits(settings: Settings) -> PeerLimits:
 
 
 def counted_address(host: str, limits: PeerLimits) -> str | None:
-    """What connections of this host are counted under; None: they are not counted by address."""
+    """Return the address or IPv6 network under which this host is counted; None if no limit per address applies to it."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:  # a Unix socket

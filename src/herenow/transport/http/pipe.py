@@ -1,8 +1,8 @@
-"""How does an answer without an end leave? Through a `Pipe`: the connection itself, once its head is out.
+"""`Pipe`: writes chunks of an endless response directly to the transport, after its head was sent.
 
-ASGI gives an answer away piece by piece, each through every layer of the application and a task that waits for it; and
-it has no word for a peer that does not read. Our HTTP therefore lends an endpoint the transport, in the request's scope.
-What is written is the endpoint's business; how HTTP frames it, and how it ends in bounded time, is known here.
+With ASGI each chunk would pass all layers of the application and need a waiting task, and ASGI cannot report a peer that
+does not read. So `HttpProtocol` lends its transport to an endpoint through the request's scope. This module knows HTTP's
+chunks and ends a response within a bounded time.
 """
 
 from __future__ import annotations
@@ -15,41 +15,40 @@ from typing import Any, Protocol
 
 from herenow.transport.websocket import SocketLimits
 
-PIPE = "herenow.pipe"
-"""Among the `extensions` of a request's scope: what gives a `Lender` when it is called, as a weak reference does."""
+PIPE = "herenow.pipe"  # key in the `extensions` of a request's scope; its value is a weak reference to a `Lender`
 
 
 class PipeWriter(Protocol):
-    """Who writes, and wants to know what becomes of it."""
+    """Callbacks for the user of a pipe."""
 
     def on_pause(self) -> None:
-        """The peer reads too slowly. May be called from inside `Pipe.write`."""
+        """The peer reads too slowly: stop writing. May be called from inside `Pipe.write`."""
 
     def on_resume(self) -> None:
-        """The peer has caught up."""
+        """The peer has read enough: write again."""
 
     def on_gone(self) -> None:
         """The connection is closed, whatever the cause."""
 
 
 Lender = Callable[[PipeWriter], asyncio.Transport]
-"""Lends the transport, and tells the writer what becomes of it."""
+"""Returns the transport, and from then on calls the writer's callbacks."""
 
 
 class Pipe:
-    """Chunks of one answer. Every method is a no-op once the connection is closing."""
+    """Writes the chunks of one response. `write` and `finish` do nothing once the connection is closing."""
 
     __slots__ = ("_limits", "_tcp")
 
     def __init__(self, tcp: asyncio.Transport, limits: SocketLimits, *, silence: float) -> None:
-        """`silence`: seconds that a peer may leave what it was sent unacknowledged, as one that has vanished does."""
+        """`silence`: seconds without a TCP acknowledgement of sent data, after which the system drops the connection."""
         self._tcp = tcp
         self._limits = limits
-        # uvloop's own low mark is 16 bytes (sic): a slow peer would have to take everything first.
+        # uvloop's default low-water mark is 16 bytes: a slow peer would have to read everything before `on_resume`.
         tcp.set_write_buffer_limits(high=limits.high_water)
         connection = tcp.get_extra_info("socket")
         if connection is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
-            with contextlib.suppress(OSError):  # not TCP, but a Unix socket
+            with contextlib.suppress(OSError):  # a Unix socket
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(silence * 1000))
 
     def write(self, data: bytes) -> None:
@@ -57,7 +56,7 @@ class Pipe:
             self._tcp.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def finish(self, data: bytes) -> None:
-        """The last words. Who does not take them in time is cut off."""
+        """Write a last chunk and close; abort if the peer does not read it within `SocketLimits.close_timeout`."""
         if self._tcp.is_closing():
             return
         self._tcp.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
@@ -73,6 +72,6 @@ class Pipe:
 
 
 def lender_of(scope: MutableMapping[str, Any]) -> Lender | None:
-    """None: the server that runs us is not our own, or the connection is gone."""
+    """Return None if another ASGI server runs the application, or if the connection is gone."""
     extensions: dict[str, Callable[[], Lender | None]] = scope.get("extensions") or {}
     return extensions[PIPE]() if PIPE in extensions else None

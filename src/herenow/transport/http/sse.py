@@ -1,8 +1,7 @@
-"""One viewer's event stream: frames of the hub out as server-sent events, and its end.
+"""Event streams (SSE): send one viewer's frames as server-sent events, without a WebSocket.
 
-Answers: what does a viewer get who cannot, or need not, open a WebSocket, and when does that end? It is a `Socket` to
-the hub and to the registry of sockets, so that bounds, conflation and the drain are the same ones. Who may open one and
-whom it shows is decided before (`api.stream`, `service.streams`).
+`EventStream` is a `Socket` for the node and the registry, so limits, conflation and drain are those of WebSockets. The
+endpoint has checked before whether the client may open the stream and which targets it shows.
 """
 
 from __future__ import annotations
@@ -24,23 +23,21 @@ from herenow.wire.events import STILL_HERE, event, retry
 from herenow.wire.shapes import error_frame
 
 KEEP_ALIVE = 15.0
-"""Seconds between two comments: proxies commonly give up on a silent answer after 60, some after 30."""
+"""Seconds between two comments that keep the stream open: most proxies end a silent response after 60 s, some after 30."""
 
 COME_BACK = (1_000, 4_000)
-"""Milliseconds after which a client comes back that lost its stream without a word: spread, because a node that is
-killed loses all of them at once."""
+"""Range of the client's reconnect delay in ms; random, because the clients of a killed node all reconnect at once."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """What all streams of a node share."""
+    """Shared by all streams of a node."""
 
     node: Node
     sockets: Sockets
-    silence: float
-    """Seconds a vanished peer is waited for: `dead_after`, as for sessions."""
+    silence: float  # seconds without a sign of life until a connection is dropped: `dead_after`, as for sessions
     limits: SocketLimits = field(default_factory=SocketLimits)
 
     def check_room(self) -> None:
@@ -51,18 +48,17 @@ class Streaming:
 
 
 class EventStream:
-    """From the request to the end. Also the `Socket` that the registry keeps."""
+    """One stream from request to end. It is also the `Socket` in the registry."""
 
-    __slots__ = ("_claims", "_early", "_pipe", "_said", "_streaming", "_timer", "ended", "stream")
+    __slots__ = ("_claims", "_early", "_end_code", "_pipe", "_streaming", "_timer", "ended", "stream")
 
     def __init__(self, streaming: Streaming, lender: Lender, claims: Claims, viewer: str | None) -> None:
-        """Raises `ProtocolError` when there is no room for it."""
+        """`viewer` None: a service. Raises `ProtocolError` if the node drains or is full, or the viewer has too many."""
         streaming.check_room()
         self._streaming = streaming
         self._claims = claims
-        self._early: list[bytes] | None = []
-        """What the hub says before the snapshot is out."""
-        self._said = "client"
+        self._early: list[bytes] | None = []  # frames that the node sends before the snapshot; None after `begin`
+        self._end_code = "client"
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stream: Stream = streaming.node.viewing.open_stream(
@@ -77,7 +73,7 @@ class EventStream:
         streaming.sockets.add(self)
 
     def begin(self, snapshot: list[bytes]) -> None:
-        """The head is out."""
+        """Send the snapshot, then the frames that came meanwhile. Call it when the response's head was sent."""
         early, self._early = self._early, None
         frames = [*snapshot, *(early or ())]
         self._pipe.write(retry(random.randint(*COME_BACK)) + b"".join(map(event, frames)))
@@ -85,23 +81,23 @@ class EventStream:
         log.info("stream.opened", **self.described)
 
     def on_gone(self) -> None:
-        """The connection is closed, or never was a stream; may be called twice."""
+        """Release everything: the connection is closed, or the stream never began. May be called twice."""
         if not self.ended.done():
             self.ended.set_result(None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._streaming.node.context.metrics.stream_ends[self._said] += 1
-            log.info("stream.closed", code=self._said, **self.described)
+            self._streaming.node.context.metrics.stream_ends[self._end_code] += 1
+            log.info("stream.closed", code=self._end_code, **self.described)
         self._streaming.sockets.discard(self)
         self._streaming.node.viewing.close_stream(self.stream)
 
     @property
     def described(self) -> dict[str, str]:
-        """For the log."""
+        """Fields for log lines."""
         return {"user": self._claims.user, "viewer": self.stream.user or "-"}
 
-    # A socket
+    # Methods of `Socket`
 
     def send_text(self, payload: bytes) -> None:
         if self._early is None:
@@ -113,12 +109,12 @@ class EventStream:
         self._pipe.write(STILL_HERE)
 
     def close(self, code: int, reason: str = "") -> None:
-        """With the words that a socket would be closed with: an event says what its code would."""
+        """Send the close code and reason of a WebSocket as an error event, and end the stream."""
         name = _NAMES.get(code) or (reason if reason in CODES else "internal")
         words = event(error_frame(name, CODES[name].meaning))
         if reason.startswith(_RETRY):
             words = retry(int(reason.removeprefix(_RETRY))) + words
-        self._said = name
+        self._end_code = name
         self._pipe.finish(words)
 
     def abort(self) -> None:
@@ -127,7 +123,7 @@ class EventStream:
     def buffered(self) -> int:
         return self._pipe.buffered()
 
-    # Its speed
+    # Back-pressure
 
     def on_pause(self) -> None:
         self._streaming.node.delivery.pause(self.stream.outbox)
@@ -136,18 +132,18 @@ class EventStream:
         self._streaming.node.delivery.resume(self.stream.outbox)
 
     def _stuck(self) -> None:
-        """The peer has not read for too long: nobody waits for it."""
-        self._said = "stuck"
+        """Abort: the peer has not read for too long."""
+        self._end_code = "stuck"
         self._pipe.abort()
 
-    # Its time
+    # Keep-alive and expiry
 
     def _wait(self) -> None:
         left = (self._claims.expires_at_ms - self._streaming.node.context.clock.now()) / 1000
         pause = max(0.0, min(KEEP_ALIVE, left))
-        self._timer = asyncio.get_running_loop().call_later(pause, self._turn)
+        self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
-    def _turn(self) -> None:
+    def _on_timer(self) -> None:
         if self._streaming.node.context.clock.now() >= self._claims.expires_at_ms:
             self.close(Close.UNAUTHORIZED, "token_expired")
         else:
@@ -157,4 +153,4 @@ class EventStream:
 
 _RETRY = "retry_after_ms="
 _NAMES = {int(Close.DRAINING): "not_ready", int(Close.OVERLOADED): "overloaded"}
-"""The code of the last event, where the reason of a close does not name one."""
+"""Close codes whose reason does not name the error code."""

@@ -1,8 +1,8 @@
-"""uvicorn's HTTP protocol with the corrections this server needs; a new uvicorn is the reason to change this module.
+"""uvicorn's HTTP protocol with corrections and limits. Check this module with each new uvicorn.
 
-`HttpProtocol` hands a connection over to WebSocket without losing bytes, lends an endpoint the transport (`pipe`), bounds
-the size of a request's head and the requests that may wait behind another one, ends connections whose peer is late, and
-releases everything with the connection. `CoalescingTransport` writes the head of a response together with its body.
+`HttpProtocol` hands a connection over to WebSocket without losing bytes, lends an endpoint the transport (`pipe`), limits
+the size of a request's head and the number of waiting requests, ends connections of slow peers, and releases everything with
+the connection. `CoalescingTransport` writes the head of a response together with its body.
 """
 
 import asyncio
@@ -19,35 +19,31 @@ from herenow.transport.http.peer_limits import PeerLimits
 from herenow.transport.http.pipe import PIPE, PipeWriter
 from herenow.transport.websocket import Refuse, http_answer
 
-MOST_HEAD = 32_768  # bytes of a request's head, or of the trailers behind its body
-PIECE = 16_384  # bytes that the parser gets at once: what comes behind a body in one piece with it is not counted
-LINGER = 1.0  # seconds for which a refused peer may go on sending, so that the refusal reaches it
-MOST_DROPPED = 4_194_304  # bytes of what nobody needs any more that are read before the connection is aborted
+MOST_HEAD = 32_768  # bytes of a request's head, or of the trailers after its body
+PIECE = 16_384  # bytes per call of the parser: bytes that follow a body within the same call are not counted
+LINGER = 1.0  # seconds in which a refused peer may still send; without this the refusal might not reach it
+MOST_DROPPED = 4_194_304  # bytes read and dropped after the answer before the connection is aborted
 HEAD_TOO_LARGE = (
     f"The head of a request has at most {MOST_HEAD} bytes; POST /api/v1/presence/query takes a long list in its body.\n"
 )
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with corrections and limits; for `uvicorn.Config(http=…)`."""
+    """One HTTP connection."""
 
     _segment: bytes | memoryview = b""
-    _deaf = False
-    """What comes is dropped. It is read nevertheless: whoever does not read does not notice that the peer has gone."""
+    _drops_input = False
+    """Drop all input. It is still read, because a paused transport does not report that the peer disconnected."""
     _dropped = 0
-    _uncounted = 0
-    """Bytes that were parsed since the last head, part of a body or message was complete."""
-    _begun = False
-    """A head has begun and is not complete."""
-    _in_body = False
-    """A head is complete and the message is not."""
+    _uncounted = 0  # bytes parsed since the last complete head, piece of a body or message
+    _begun = False  # a head has begun and is not complete
+    _in_body = False  # a head is complete and the message is not
     _heads = 0
     _body_bytes = 0
     _patience: Patience | None = None
     _running: RequestResponseCycle | None = None
-    """The request that is answered; `cycle` is the newest one, which may wait behind it in `pipeline`."""
-    _writer: PipeWriter | None = None
-    """The writer that the transport is lent to (`pipe`)."""
+    """The request that is answered; `cycle` is the newest one, which may wait in `pipeline`."""
+    _writer: PipeWriter | None = None  # the writer that borrowed the transport (`pipe`)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -62,19 +58,19 @@ class HttpProtocol(HttpToolsProtocol):
             writer.on_gone()
 
     def _drop_requests(self) -> None:
-        """Answer none of those that are owed an answer."""
+        """Cancel the running request and drop the waiting ones, without answers."""
         running, self._running = self._running, None
         if running is not None and not running.response_complete:
             running.disconnected = True
             running.message_event.set()
-        # A request that waits holds us and we hold it: without this they wait for the garbage collector.
+        # Break the reference cycle between a waiting request and this protocol; else only the garbage collector frees them.
         self.pipeline.clear()
         self.cycle = None  # type: ignore[assignment]
 
     # Requests
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._drops_input:
             self._drop(data)
             return
         self._unset_keepalive_if_required()
@@ -84,13 +80,13 @@ class HttpProtocol(HttpToolsProtocol):
             self._parse_in_pieces(memoryview(data))
 
     def _parse_in_pieces(self, data: memoryview) -> None:
-        while data and not (self._deaf or self.parser is None):
+        while data and not (self._drops_input or self.parser is None):
             piece = data[: min(PIECE, MOST_HEAD - self._uncounted)]
             self._parse(piece, data)
             data = data[len(piece) :]
 
     def _parse(self, piece: bytes | memoryview, segment: bytes | memoryview) -> None:
-        """`segment` begins with the piece. Counted here, because the parser keeps an endless line to itself."""
+        """Parse `piece`, the start of `segment`. Bytes are counted here: the parser does not report an endless line."""
         self._segment = segment
         self._uncounted += len(piece)
         try:
@@ -103,7 +99,7 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._on_parser_error(error)
         self._segment = b""
-        if self._uncounted >= MOST_HEAD and not self._deaf:
+        if self._uncounted >= MOST_HEAD and not self._drops_input:
             self._refuse(431, HEAD_TOO_LARGE)
 
     def on_message_begin(self) -> None:
@@ -111,7 +107,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise TooManyWaiting
         self._begun = True
         super().on_message_begin()
-        # Weakly: we hold the scope, and a connection that is closed must not wait for the garbage collector.
+        # A weak reference: the protocol holds the scope, and a cycle would delay its release.
         self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
@@ -121,14 +117,14 @@ class HttpProtocol(HttpToolsProtocol):
         self._heads += 1
         super().on_headers_complete()
         if not self.parser.should_upgrade():
-            self.headers = []  # trailers would become headers of a request that is already being answered
+            self.headers = []  # else trailers would become headers of a request that is already being answered
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and cycle.transport is self.transport:  # else this request got no cycle of its own
-            # For HEAD, uvicorn writes nothing behind the head.
+            # For HEAD, uvicorn writes nothing after the head.
             is_head = cycle.scope["method"] == "HEAD"
             cycle.transport = CoalescingTransport(self.transport, bodiless=is_head)  # type: ignore[assignment]
         if self.pipeline:
-            self._gate.resume_reading()  # uvicorn pauses here, and would not notice that the peer has gone
+            self._gate.resume_reading()  # uvicorn has paused, and would not notice that the peer disconnects
 
     def on_body(self, body: bytes) -> None:
         self._uncounted = 0
@@ -137,7 +133,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._drop(body)
             return
         super().on_body(body)
-        if self.pipeline and self._gate.read_paused:  # the body of a request that waits fills its buffer
+        if self.pipeline and self._gate.read_paused:  # the body of a waiting request fills its buffer
             self._gate.held = True
 
     def on_message_complete(self) -> None:
@@ -167,16 +163,16 @@ class HttpProtocol(HttpToolsProtocol):
         self._refuse(400, msg)
 
     def _refuse(self, status: int, sentence: str) -> None:
-        """Answer and close; if an answer has begun, close after it: a refusal must not stand in the middle of it."""
+        """Answer with an error and close; if an answer has begun, close after it instead."""
         if self._is_answering() and self._running is not None and self._running.response_started:
             self._end_after_answers()
             return
         has_its_answer = self._in_body and not self._is_answering()
-        self._deaf = True
+        self._drops_input = True
         self._drop_requests()
         if not has_its_answer:
             self.transport.write(http_answer(Refuse(status, sentence)))
-        # A plain close while data is unread is an RST, and the peer might never see the answer.
+        # A plain close with unread data sends RST, and the peer might never read the answer.
         if self.transport.can_write_eof():
             self.transport.write_eof()
             self.loop.call_later(LINGER, self.transport.abort)
@@ -184,24 +180,24 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _end_after_answers(self) -> None:
-        """The connection ends with the answers that are owed."""
-        self._deaf = True
+        """Close the connection after the answers to the requests received so far."""
+        self._drops_input = True
         self.cycle.keep_alive = False
 
     def _drop(self, data: bytes) -> None:
-        """Of a peer that goes on although everything is said."""
+        """Count input that is not needed any more; abort above `MOST_DROPPED`."""
         self._dropped += len(data)
         if self._dropped > MOST_DROPPED:
             self.transport.abort()
 
-    # Time
+    # Slow peers
 
     def await_head_since(self, since: float) -> None:
-        """The first head is awaited since then."""
+        """Measure the time for the first head from `since` (loop time)."""
         self._patience = Patience(Awaited("head", 0), since)
 
     def check(self, now: float, limits: PeerLimits) -> str | None:
-        """End the connection if its peer is late; return what it is late with, unless it was merely idle."""
+        """End the connection if its peer is late; return the step it is late with, or None if it was only idle."""
         awaited = self._awaited()
         if awaited is None:
             self._patience = None
@@ -214,14 +210,14 @@ class HttpProtocol(HttpToolsProtocol):
         return None
 
     def _awaited(self) -> Awaited | None:
-        """None: it is the peer that waits, or an event stream, which has its own time-outs."""
+        """Return the step that the peer must do; None if the peer waits for us, or for an event stream (own timeouts)."""
         if self._writer is not None:
             return None
         unread = self.transport.get_write_buffer_size()
         if unread:
             written = 0 if self._running is None else getattr(self._running.transport, "written", 0)
             return Awaited("answer", id(self._running), written - unread)
-        if self._deaf or self.transport.is_closing() or self._gate.read_paused:
+        if self._drops_input or self.transport.is_closing() or self._gate.read_paused:
             return None
         if self._in_body:
             return None if self.pipeline else Awaited("body", self._heads, self._body_bytes)
@@ -239,7 +235,7 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._refuse(408, f"The {what} of a request did not come in time.\n")
 
-    # The transport, lent
+    # Lending the transport
 
     def _lend(self, writer: PipeWriter) -> asyncio.Transport:
         self._writer = writer
@@ -255,33 +251,32 @@ class HttpProtocol(HttpToolsProtocol):
         if self._writer is not None:
             self._writer.on_resume()
 
-    # Another protocol
+    # WebSocket
 
     def handle_websocket_upgrade(self) -> None:
         if self.parser.get_http_version() != "1.1" or self._is_answering():
-            # An answer still under way would be written into the middle of the frames.
+            # The remainder of an unfinished answer would be written between the frames.
             self.send_400_response("A WebSocket is opened with HTTP/1.1, and not while a request is answered.")
             return
         super().handle_websocket_upgrade()
-        # uvicorn drops what came in one segment with the handshake. It calls us while it handles the parser's
-        # exception, which knows where that begins.
+        # uvicorn drops bytes that follow the handshake in one segment. The parser's exception, which is being handled now,
+        # has the position where they begin.
         exception = sys.exception()
         if isinstance(exception, httptools.HttpParserUpgrade) and (early := self._segment[exception.args[0] :]):
             self.transport.get_protocol().data_received(bytes(early))  # type: ignore[attr-defined]
-        # The parser holds our methods and we hold it: without this, 5 KB per socket wait for the garbage collector.
+        # Break the reference cycle with the parser; else 5 KB per socket wait for the garbage collector.
         self.parser = None  # type: ignore[assignment]
 
 
-class TooManyWaiting(Exception):  # noqa: N818 - it stops the parser, and nobody sees it
+class TooManyWaiting(Exception):  # noqa: N818 - only stops the parser
     """A third request came while one is answered and one waits."""
 
 
 class ReadGate(FlowControl):
-    """uvicorn's flow control, with two corrections.
+    """uvicorn's flow control with two corrections.
 
-    While it is `held`, nothing is read: uvicorn would read on as soon as the running request asks for its body, into the
-    buffer of the one that waits. And a closed transport, which uvloop answers with an exception, is left alone.
-    """
+    While `held`, nothing is read: uvicorn would resume as soon as the running request reads its body, and fill the buffer of
+    the waiting one. Calls for a closed transport are ignored; uvloop would raise."""
 
     held = False
 
@@ -295,18 +290,17 @@ class ReadGate(FlowControl):
 
 
 class CoalescingTransport:
-    """The transport that uvicorn writes one response to: holds the head back until the body comes, and writes both at once.
+    """The transport for one response: holds the head back until the body comes, and writes both in one system call.
 
-    uvicorn writes them one after the other, and each write is a system call that wakes the peer: a sixth of a bulk read.
-    A response to a peer that has gone is dropped: uvloop answers a write to a closed transport with an exception.
-    """
+    Two writes would also wake the peer twice: a sixth of the cost of a bulk read. Writes after the connection has closed are
+    dropped; uvloop would raise."""
 
     __slots__ = ("_head", "_tcp", "written")
 
     def __init__(self, tcp: asyncio.Transport, *, bodiless: bool = False) -> None:
         self._tcp = tcp
         self.written = 0
-        self._head: bytes | None = b"" if bodiless else None  # empty: it is out
+        self._head: bytes | None = b"" if bodiless else None  # None: not written yet; empty: sent
 
     def write(self, data: bytes) -> None:
         if self._tcp.is_closing():
@@ -324,7 +318,7 @@ class CoalescingTransport:
             self._tcp.write(data)
 
     def close(self) -> None:
-        if self._head and not self._tcp.is_closing():  # of an answer that broke off
+        if self._head and not self._tcp.is_closing():  # the answer ended without a body
             self._tcp.write(self._head)
         self._tcp.close()
 

@@ -1,7 +1,4 @@
-"""uvicorn's server with our own accepting, and a look at all connections whether their peers are late.
-
-A new uvicorn is the reason to change this module.
-"""
+"""uvicorn's server with our own accept loop and a periodic check for slow peers. Check this module with each new uvicorn."""
 
 from __future__ import annotations
 
@@ -18,19 +15,18 @@ from herenow.transport.http.admission import Admission
 from herenow.transport.http.peer_events import PeerEvents
 from herenow.transport.http.peer_limits import PeerLimits
 
-TICKS = 10
-"""Calls of `on_tick` in a second."""
+TICKS = 10  # calls of `on_tick` per second
 
 
 class Timed(Protocol):
-    """A connection whose peer is waited for within limits."""
+    """A connection with time limits for its peer."""
 
     def check(self, now: float, limits: PeerLimits) -> str | None:
-        """End the connection if its peer is late; return what it is late with."""
+        """End the connection if its peer is late; return the step it is late with, or None."""
 
 
 class UvicornServer(uvicorn.Server):
-    """Signals are the composition root's business."""
+    """Accepts through `AcceptLoop`. It installs no signal handlers: the caller of `serve` handles signals."""
 
     def __init__(self, config: uvicorn.Config, limits: PeerLimits, events: PeerEvents) -> None:
         super().__init__(config)
@@ -47,7 +43,7 @@ class UvicornServer(uvicorn.Server):
         loops = [self._accept_loop(each) for each in sockets or ()]
         for each in loops:
             each.start()
-        self.servers = loops  # type: ignore[assignment]  # it only closes them and waits for that
+        self.servers = loops  # type: ignore[assignment]  # uvicorn only calls `close` and `wait_closed`
         self.started = True
 
     def _accept_loop(self, listening: socket.socket) -> AcceptLoop:
@@ -67,7 +63,7 @@ class UvicornServer(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         if counter % self._ticks_per_check == 0:
-            # By the loop: an error in it must not end the server.
+            # Called by the loop, so that an error does not end the server.
             asyncio.get_running_loop().call_soon(self._check_connections)
         return await super().on_tick(counter)
 

@@ -1,5 +1,5 @@
-"""WebSockets without presence: the contract between a socket and its handler, the opening handshake, framing, and the two
-implementations (picows, websockets), which are imported only when `protocol_factory` is asked for one.
+"""WebSockets, independent of presence: the contract of socket and handler, the opening handshake, framing, and two
+implementations (picows, websockets). `protocol_factory` imports only the requested one.
 """
 
 from herenow.transport.websocket.close_queue import CloseQueue

@@ -1,10 +1,8 @@
-"""When thousands of connections close at once, their ends are processed a few per turn of the event loop.
+"""Limits the closed connections that are processed per iteration of the event loop.
 
-An end takes a tenth of a millisecond or more to note, to decide and to write. Done as they come, all that were read together
-are done in one turn of the loop, and whoever goes meanwhile is read, and taken for gone, only after that. Grace counts from
-there, so they would be announced as much too late. In portions, the loop reads between two of them who else has gone.
-
-A few ends are done at once. This module does not know what an end consists of.
+Processing a close takes 0.1 ms or more. If thousands come at once, one iteration would process all of them, and closes that
+arrive meanwhile would be read only after it. Their reconnect windows would start, and users be reported offline, as much too
+late. With a limit, the loop reads further closes between two portions.
 """
 
 from __future__ import annotations
@@ -15,26 +13,23 @@ import structlog
 
 from herenow.kit.loop_budget import LoopBudget
 
-BUDGET = 25
-"""Ends per iteration of the loop: about two milliseconds of work, while an iteration reads up to a thousand closes."""
+BUDGET = 25  # closes per iteration: about 2 ms of work, while an iteration reads up to a thousand closes
 
 log = structlog.get_logger(__name__)
 
 
 class CloseQueue:
-    """Runs callbacks in order, at most `BUDGET` per iteration of the event loop."""
-
     __slots__ = ("_budget",)
 
     def __init__(self) -> None:
         self._budget = LoopBudget(BUDGET, on_error=_log_failure)
 
     def take(self, depart: Callable[[], object]) -> None:
-        """Called now, or at its turn: in the order in which they came."""
+        """Call `depart` now or in a later iteration, in the order of the calls."""
         self._budget.run(depart)
 
     def finish(self) -> None:
-        """All that wait, now: nobody is there any more to wait for."""
+        """Run all waiting callbacks now."""
         self._budget.finish()
 
 

@@ -1,10 +1,7 @@
-"""The contract between a WebSocket and the rest of herenow: a `Socket`, its `Handler`, and the values that lead to both.
+"""The contract between a WebSocket and the other packages: `Socket`, `Handler`, and the values of the opening handshake.
 
-Values and protocols only; `CloseOnOpen` is the one handler with behaviour. The open sockets are in `registry`, the opening
-handshake is checked in `handshake`, and `framing` says what frames mean from the 101 to the end. The two implementations
-(`picows`, fast; `websockets_socket`, the slower second) share all of them, so that they cannot differ.
-
-Presence, tokens and JSON are not known here. The contract towards handlers is the reason to change it.
+Values and protocols only, except the handler `CloseOnOpen`. `registry` holds the open sockets, `handshake` checks the
+opening handshake, `framing` handles frames. The implementations `picows` (fast) and `websockets_socket` share all of them.
 
     uvicorn ── ProtocolSniffer ─────────► UpgradeCheck ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
                  └──► HttpProtocol ──►                       │
@@ -20,20 +17,20 @@ from typing import Protocol
 class SocketLimits:
     """Bounds of one connection; bytes and seconds."""
 
-    max_message: int = 65536  # whole message, however many frames it came in
-    close_timeout: float = 5.0  # from our CLOSE to the end, whatever the peer does
-    linger: float = 1.0  # how long a peer that broke the protocol may go on sending before it is cut off
-    high_water: int = 65536  # above so much unsent data: `on_pause`, and the peer is not read either
-    read_buffer: int = 2048  # what a socket starts with; a larger message grows it
+    max_message: int = 65536  # of a whole message, all fragments together
+    close_timeout: float = 5.0  # from our CLOSE to the end of the connection, whatever the peer does
+    linger: float = 1.0  # how long a peer that broke the protocol may go on sending before the connection is aborted
+    high_water: int = 65536  # with more unsent data: `on_pause` is called, and reading from the peer stops
+    read_buffer: int = 2048  # initial size; a larger message grows it
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A valid opening handshake, before it is answered. What may hold a token is kept out of `repr`."""
+    """A valid opening handshake, before it is answered. `repr` omits fields that may contain a token."""
 
     path: str  # as sent: percent-encoded, without the query
     query: str = field(repr=False)  # as sent
-    headers: Mapping[str, str] = field(repr=False)  # lower-case names; of one that was repeated the first
+    headers: Mapping[str, str] = field(repr=False)  # lower-case names; the first value of a repeated header
     host: str
     origin: str | None
     subprotocols: tuple[str, ...] = field(repr=False)  # in the client's order
@@ -41,7 +38,7 @@ class Upgrade:
     secure: bool
 
     def header(self, name: str) -> str | None:
-        """The first header of that lower-case name."""
+        """Return the first header with this lower-case name."""
         return self.headers.get(name)
 
 
@@ -55,66 +52,61 @@ class Refuse:
 
 
 class Socket(Protocol):
-    """The sending side of one connection. Every method is a no-op once the connection is closing."""
+    """The sending side of one connection. Every method does nothing once the connection is closing."""
 
     def send_text(self, payload: bytes) -> None:
-        """One whole TEXT frame. The payload is not checked; it may be given to many sockets."""
+        """Send one whole TEXT frame. The payload is not checked; many sockets may share it."""
 
     def ping(self) -> None:
-        """One PING without payload; its answer is an `on_sign_of_life`."""
+        """Send a PING without payload; the PONG causes `on_sign_of_life`."""
 
     def close(self, code: int, reason: str = "") -> None:
-        """Start the closing handshake; it ends within `SocketLimits.close_timeout`, if need be by force.
+        """Start the closing handshake; after `SocketLimits.close_timeout` the connection is aborted.
 
-        No callback but `on_closed` follows. A reason is cut to 123 bytes.
-        """
+        Only `on_closed` follows. A reason is cut to 123 bytes."""
 
     def abort(self) -> None:
-        """End now, unsent data is dropped."""
+        """End the connection now and drop unsent data."""
 
     def buffered(self) -> int:
-        """Bytes that wait because the peer does not read."""
+        """Return the number of unsent bytes that wait because the peer does not read."""
 
 
 class Handler(Protocol):
-    """The receiving side of one connection.
-
-    Callbacks must not block. An exception out of one is logged and closes the connection with 1011.
-    """
+    """The receiving side of one connection. Callbacks must not block; an exception is logged and closes with 1011."""
 
     def on_open(self, socket: Socket) -> None:
-        """The 101 is out; called first."""
+        """The 101 was sent. This is the first callback."""
 
     def on_text(self, payload: bytes) -> None:
-        """One whole message: valid UTF-8, at most `SocketLimits.max_message` bytes."""
+        """A whole message came: valid UTF-8, at most `SocketLimits.max_message` bytes."""
 
     def on_binary(self) -> None:
-        """A whole binary message came, and was dropped."""
+        """A whole binary message came and was dropped."""
 
     def on_sign_of_life(self) -> None:
-        """A ping or a pong came; text and binary messages are signs of life without this call."""
+        """A ping or a pong came. Text and binary messages are signs of life without this call."""
 
     def on_pause(self) -> None:
         """The peer reads too slowly: stop sending. May be called from inside `send_text`."""
 
     def on_resume(self) -> None:
-        """The peer has caught up."""
+        """The peer has read enough: send again."""
 
     def on_leaving(self) -> None:
-        """The peer's CLOSE or FIN was read, and nothing of it follows but `on_closed`: in a process that loses thousands
-        at once that may be seconds later. Called at most once, not after an RST, and not where we closed first."""
+        """The peer's CLOSE or FIN was read; only `on_closed` follows, maybe seconds later if thousands close at once. Called
+        at most once; not after an RST and not if we closed first."""
 
     def on_closed(self, code: int | None, reason: str) -> None:
-        """The connection is gone, whatever the cause; exactly once, last, and never from inside `close` or `abort`.
+        """The connection is gone. Called exactly once, last, and never from inside `close` or `abort`.
 
-        `code` is that of the first CLOSE frame, ours or the peer's (1005 if it carried none), and None if the
-        connection ended without one: FIN, RST, `abort`.
-        """
+        `code`: of the first CLOSE frame, ours or the peer's (1005 if it had none); None if the connection ended without a
+        CLOSE (FIN, RST, `abort`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Let the connection in; `subprotocol` must be one of those offered."""
+    """Accept the connection; `subprotocol` must be one that the client offered."""
 
     handler: Handler
     subprotocol: str | None = None
@@ -124,7 +116,7 @@ Acceptor = Callable[[Upgrade], Accept | Refuse]
 
 
 class CloseOnOpen:
-    """A handler that closes the connection as soon as it is open, with a code: a browser cannot read an HTTP refusal."""
+    """A handler that closes the connection with a code as soon as it is open: browsers cannot read an HTTP refusal."""
 
     __slots__ = ("_code", "_reason")
 

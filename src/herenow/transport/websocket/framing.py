@@ -1,7 +1,5 @@
-"""What do frames mean, from the 101 to the end, whoever parses them? RFC 6455, sections 5 to 7.
-
-Whole messages out of fragments, their cap, UTF-8, close codes, and an end in bounded time. `WebSocketConnection` is also the
-`Socket`; an implementation is a subclass that only parses and writes frames. The RFC is the reason to change it.
+"""Handling of frames after the 101 (RFC 6455, sections 5 to 7): fragments, message size, UTF-8, close codes, and an end
+within a bounded time. An implementation subclasses `WebSocketConnection` and only parses and writes frames.
 """
 
 import asyncio
@@ -18,7 +16,7 @@ HANDLER_FAILED = "a handler failed; its connection is closed with 1011"
 
 NORMAL = 1000
 PROTOCOL_ERROR = 1002
-NO_CODE = 1005  # the peer's CLOSE carried no code; never sent
+NO_CODE = 1005  # the peer's CLOSE had no code; never sent
 INVALID_TEXT = 1007
 TOO_BIG = 1009
 INTERNAL_ERROR = 1011
@@ -35,21 +33,19 @@ class Opcode(enum.IntEnum):
 
 class ConnectionState(enum.Enum):
     OPEN = enum.auto()
-    CLOSING = enum.auto()  # our CLOSE is out, the peer's has not come
-    ENDING = enum.auto()  # no frame goes in or out any more; the connection is on its way down
+    CLOSING = enum.auto()  # our CLOSE was sent, the peer's has not come
+    ENDING = enum.auto()  # frames are neither handled nor sent; the connection is about to close
 
 
 class WebSocketConnection:
-    """From the 101 to the end: what frames mean and how it ends, whoever parses them. It is also the `Socket`.
+    """One connection after the 101, and its `Socket`.
 
-    OPEN ── close() ──► CLOSING ── the peer's CLOSE ──► ENDING: what is unsent goes out, then FIN
+    OPEN ── close() ──► CLOSING ── the peer's CLOSE ──► ENDING: unsent data is sent, then FIN
       ├── the peer's CLOSE, answered with its own code ──► ENDING
-      ├── the peer broke the protocol: CLOSE ──► ENDING: FIN, and what it still sends is drained
+      ├── the peer broke the protocol: CLOSE ──► ENDING: FIN, and further input is dropped
       └── FIN, RST, abort ──► ENDING
 
-    With the first step away from OPEN a deadline starts, behind which the connection is aborted. `on_gone` is the
-    only exit. A subclass parses and writes frames.
-    """
+    A deadline starts when the connection leaves OPEN; then it is aborted. Each connection ends with `on_gone`."""
 
     __slots__ = ("_check", "_code", "_deadline", "_message", "_reason", "_state", "_tcp", "handler", "plain")
 
@@ -58,13 +54,13 @@ class WebSocketConnection:
         self._check = check
         self.handler = handler
         self._state = ConnectionState.OPEN
-        self._message: Message | None = None  # a fragmented one under way
-        self.plain = True  # open, and no fragmented message under way: an unfragmented text is in order
+        self._message: Message | None = None  # an unfinished fragmented message
+        self.plain = True  # OPEN without an unfinished fragmented message: an unfragmented text is valid
         self._code: int | None = None
         self._reason = ""
         self._deadline: asyncio.TimerHandle | None = None
 
-    # What a subclass adds.
+    # Implemented by a subclass.
 
     def send_text(self, payload: bytes) -> None:
         raise NotImplementedError
@@ -79,31 +75,31 @@ class WebSocketConnection:
         raise NotImplementedError
 
     def hang_up(self) -> None:
-        """Make `send_text` and `ping` no-ops from now on; may be called twice."""
+        """From now on `send_text` and `ping` do nothing. May be called twice."""
         raise NotImplementedError
 
-    # Beginning and end.
+    # Start and end.
 
     @property
     def is_open(self) -> bool:
         return self._state is ConnectionState.OPEN
 
     def on_opened(self) -> None:
-        """The 101 is out."""
-        # uvloop's own low mark is 16 bytes (sic): a slow peer would have to take everything first.
+        """Call when the 101 was sent."""
+        # uvloop's default low-water mark is 16 bytes: a slow peer would have to read everything before `on_resume`.
         self._tcp.set_write_buffer_limits(high=self._check.limits.high_water)
         self._check.sockets.add(self)
-        self._tell(lambda: self.handler.on_open(self))
+        self._notify(lambda: self.handler.on_open(self))
 
     def on_gone(self) -> None:
-        """The transport has said so: once."""
+        """Call once, when the transport is closed."""
         self._leave(ConnectionState.ENDING)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         self._check.sockets.discard(self)
-        # The handler holds us: let go of it, or both wait for the garbage collector.
-        handler, self.handler = self.handler, _NOBODY
+        # Break the reference cycle with the handler; else both wait for the garbage collector.
+        handler, self.handler = self.handler, _NO_HANDLER
         try:
             handler.on_closed(self._code, self._reason)
         except Exception:
@@ -127,7 +123,7 @@ class WebSocketConnection:
             self._on_fragment(opcode, payload, fin=fin)
 
     def _on_fragment(self, opcode: int, payload: bytes, *, fin: bool) -> None:
-        """A part of a message; an unfragmented one is first and last part."""
+        """Add a frame to its message; an unfragmented message is one frame with `fin`."""
         message = self._message
         if (opcode == Opcode.CONTINUATION) == (message is None):
             self.fail(Fault(PROTOCOL_ERROR, "fragments out of order"))
@@ -151,23 +147,23 @@ class WebSocketConnection:
             self.fail(NOT_UTF8)
 
     def _on_close(self, payload: bytes) -> None:
-        said = read_close(payload)
-        if isinstance(said, Fault):
-            self.fail(said)
+        received = read_close(payload)
+        if isinstance(received, Fault):
+            self.fail(received)
             return
         if self._state is ConnectionState.OPEN:
-            self._code, self._reason = said
-            self.put_close(payload[:2])  # its code, not its words
+            self._code, self._reason = received
+            self.put_close(payload[:2])  # the peer's code without its reason
             self.handler.on_leaving()
         self._leave(ConnectionState.ENDING)
         self._end_within(self._check.limits.close_timeout)
         self._tcp.close()
 
-    # Ends that we choose.
+    # Closed by the server.
 
     def close(self, code: int, reason: str = "") -> None:
         if self._state is ConnectionState.OPEN:
-            self._say_close(code, reason)
+            self._send_close(code, reason)
             self._leave(ConnectionState.CLOSING)
             self._end_within(self._check.limits.close_timeout)
 
@@ -178,16 +174,16 @@ class WebSocketConnection:
     def buffered(self) -> int:
         return self._tcp.get_write_buffer_size()
 
-    # Ends that the peer chooses.
+    # Closed by the peer.
 
     def fail(self, fault: "Fault") -> None:
-        """It broke the protocol: say so, and listen no longer (RFC 6455, 7.1.7)."""
+        """The peer broke the protocol: send CLOSE and ignore further input (RFC 6455, 7.1.7)."""
         if self._state is ConnectionState.ENDING:
             return
         if self._state is ConnectionState.OPEN:
-            self._say_close(fault.code, fault.reason)
+            self._send_close(fault.code, fault.reason)
         self._leave(ConnectionState.ENDING)
-        # Not a plain close: while data is unread that is an RST, and the peer might never see our code.
+        # A plain close with unread data sends RST, and the peer might never read our CLOSE.
         self._tcp.set_protocol(Drain(self._tcp.get_protocol()))
         self._tcp.resume_reading()
         if self._tcp.can_write_eof():
@@ -195,23 +191,23 @@ class WebSocketConnection:
         self._end_within(self._check.limits.linger)
 
     def on_eof(self) -> None:
-        """Its FIN. The transport closes itself once everything is sent; it does not get for ever."""
-        self._tell(self.handler.on_leaving)
+        """The peer sent FIN. The transport closes itself when all data is sent; the deadline limits the time for that."""
+        self._notify(self.handler.on_leaving)
         self._leave(ConnectionState.ENDING)
         self._end_within(self._check.limits.close_timeout)
 
-    # Its speed.
+    # Back-pressure.
 
     def on_write_paused(self) -> None:
-        # Who does not read our answers may not ask more, or the queue would have no bound.
+        # A peer that does not read answers must not send commands, or the write buffer would grow without limit.
         self._tcp.pause_reading()
-        self._tell(self.handler.on_pause)
+        self._notify(self.handler.on_pause)
 
     def on_write_resumed(self) -> None:
         self._tcp.resume_reading()
-        self._tell(self.handler.on_resume)
+        self._notify(self.handler.on_resume)
 
-    def _tell(self, callback: Callable[[], None]) -> None:
+    def _notify(self, callback: Callable[[], None]) -> None:
         if self._state is ConnectionState.OPEN:
             try:
                 callback()
@@ -219,7 +215,7 @@ class WebSocketConnection:
                 log.exception(HANDLER_FAILED)
                 self.close(INTERNAL_ERROR, "internal error")
 
-    def _say_close(self, code: int, reason: str) -> None:
+    def _send_close(self, code: int, reason: str) -> None:
         self._code, self._reason = code, reason
         self.put_close(code.to_bytes(2, "big") + _cut(reason))
 
@@ -235,7 +231,7 @@ class WebSocketConnection:
 
 
 class Message:
-    """The fragments so far. One buffer, not a list: a flood of empty fragments takes no room."""
+    """The fragments received so far, in one buffer: in a list, a flood of empty fragments would take memory."""
 
     __slots__ = ("is_text", "payload")
 
@@ -245,7 +241,7 @@ class Message:
 
 
 class Drain(asyncio.Protocol):
-    """Reads on without listening until the peer has finished, so that our last words reach it."""
+    """Reads and drops input until the peer has finished, so that our CLOSE reaches it."""
 
     __slots__ = ("_before",)
 
@@ -258,7 +254,7 @@ class Drain(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """How a peer broke the protocol: the close code it gets, and the words."""
+    """A violation of the protocol by the peer: close code and reason to send."""
 
     code: int
     reason: str
@@ -269,7 +265,6 @@ MESSAGE_TOO_BIG = Fault(TOO_BIG, "message too big")
 
 
 def read_close(payload: bytes) -> tuple[int, str] | Fault:
-    """Code and reason of a CLOSE frame."""
     if not payload:
         return NO_CODE, ""
     code = int.from_bytes(payload[:2], "big")
@@ -282,7 +277,7 @@ def read_close(payload: bytes) -> tuple[int, str] | Fault:
 
 
 def is_close_code(code: int) -> bool:
-    """May it stand in a frame? RFC 6455, 7.4, and the registry it opened (1012 to 1014 came later)."""
+    """True if a CLOSE frame may contain this code (RFC 6455, 7.4; 1012 to 1014 were registered later)."""
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
 
 
@@ -295,9 +290,9 @@ def is_utf8(payload: bytes | bytearray) -> bool:
 
 
 def _cut(reason: str) -> bytes:
-    """At most the 123 bytes that a CLOSE frame has room for, and no half character."""
+    """Cut to the 123 bytes that fit into a CLOSE frame, without splitting a character."""
     encoded = reason.encode()
     return encoded if len(encoded) <= 123 else encoded[:123].decode(errors="ignore").encode()
 
 
-_NOBODY = CloseOnOpen(NORMAL)
+_NO_HANDLER = CloseOnOpen(NORMAL)

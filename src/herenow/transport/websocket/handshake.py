@@ -1,7 +1,6 @@
 """The opening handshake (RFC 6455, section 4.2): from the bytes of an HTTP request to a valid `Upgrade` or a refusal.
 
-The check is strict also where a proxy and this server might read a header differently. It does not parse HTTP (uvicorn or
-`http.first_bytes` has done so) and does not know what frames mean (`framing`).
+Headers that a proxy and this server might interpret differently are refused. uvicorn or `http.first_bytes` parses the HTTP.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from herenow.transport.websocket.registry import Sockets
 
 log = logging.getLogger(__name__)
 
-# Said twice, these would let a proxy and us believe different things about who is asking.
+# Repeated, a proxy and this server might use different values of these.
 _AT_MOST_ONCE = frozenset(
     ("host", "origin", "authorization", "upgrade", "sec-websocket-key", "sec-websocket-version", "content-length")
 )
@@ -23,21 +22,16 @@ _AT_MOST_ONCE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class UpgradeCheck:
-    """Checks opening handshakes for one WebSocket implementation.
-
-    Holds what the implementation was built with: the acceptor that decides, the limits of a connection, and the registry
-    of open sockets.
-    """
+    """Checks opening handshakes for one WebSocket implementation."""
 
     acceptor: Acceptor
     limits: SocketLimits
     sockets: Sockets
 
     def decide(self, request: bytes, tcp: asyncio.Transport) -> tuple[Accept, str] | Refuse:
-        """Return the acceptor's answer and the client's key, or a refusal.
+        """Return the acceptor's `Accept` and the client's key, or a refusal.
 
-        An invalid handshake, a registry without spare room and a failing acceptor are refused here.
-        """
+        Also refuses if the handshake is invalid, the registry is exhausted or the acceptor raises."""
         upgrade = read_upgrade(request, peer=_peer(tcp), secure=bool(tcp.get_extra_info("sslcontext")))
         if isinstance(upgrade, Refuse):
             return upgrade
@@ -58,80 +52,77 @@ class UpgradeCheck:
         """Write the HTTP answer of a refusal and close the connection."""
         tcp.write(http_answer(refuse))
         tcp.close()
-        if tcp.get_write_buffer_size():  # a peer that does not even read this
+        if tcp.get_write_buffer_size():  # the peer does not read
             asyncio.get_running_loop().call_later(self.limits.close_timeout, tcp.abort)
 
 
 def read_upgrade(request: bytes, *, peer: tuple[str, int] | None, secure: bool) -> Upgrade | Refuse:
-    """The opening handshake, or what is wrong with it.
-
-    The bytes have passed an HTTP parser: lines are well-formed. That they make a handshake is checked here.
-    """
+    """Return the opening handshake or a refusal. `request` has passed an HTTP parser, so its lines are well-formed."""
     request_line, *lines = request.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
-    said: dict[str, str] = {}
-    again: dict[str, list[str]] = {}
+    headers: dict[str, str] = {}
+    repeated: dict[str, list[str]] = {}
     for line in lines:
         name, _, value = line.partition(":")
         name = name.lower()
-        if name in said:
-            again.setdefault(name, []).append(value.strip())
+        if name in headers:
+            repeated.setdefault(name, []).append(value.strip())
         else:
-            said[name] = value.strip()
-    refuse = _complaint(request_line, said, again)
+            headers[name] = value.strip()
+    refuse = _complaint(request_line, headers, repeated)
     if refuse is not None:
         return refuse
     path, _, query = request_line.split(" ")[1].partition("?")
     return Upgrade(
         path=path,
         query=query,
-        headers=said,
-        host=said["host"],
-        origin=said.get("origin"),
-        subprotocols=_tokens("sec-websocket-protocol", said, again),
+        headers=headers,
+        host=headers["host"],
+        origin=headers.get("origin"),
+        subprotocols=_tokens("sec-websocket-protocol", headers, repeated),
         peer=peer,
         secure=secure,
     )
 
 
-def _complaint(request_line: str, said: dict[str, str], again: dict[str, list[str]]) -> Refuse | None:
-    """RFC 6455, 4.2.1. `again` is what was said more than once, from the second time on."""
+def _complaint(request_line: str, headers: dict[str, str], repeated: dict[str, list[str]]) -> Refuse | None:
+    """Check RFC 6455, 4.2.1. `repeated`: the second and further values of repeated headers."""
     method, target, version = request_line.split(" ", 2)
-    if not _AT_MOST_ONCE.isdisjoint(again):
+    if not _AT_MOST_ONCE.isdisjoint(repeated):
         return Refuse(400, "a header that may be said once was said twice")
     if method != "GET" or version != "HTTP/1.1" or not target.startswith("/"):
         return Refuse(400, "a WebSocket is opened with GET /path HTTP/1.1")
-    if said.get("content-length", "0") != "0" or "transfer-encoding" in said:
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
         return Refuse(400, "a WebSocket is opened without a body")
-    # Among several: Firefox says `Connection: keep-alive, Upgrade`.
+    # One of several tokens: Firefox sends `Connection: keep-alive, Upgrade`.
     if (
-        "upgrade" not in [token.lower() for token in _tokens("connection", said, again)]
-        or said.get("upgrade", "").lower() != "websocket"
+        "upgrade" not in [token.lower() for token in _tokens("connection", headers, repeated)]
+        or headers.get("upgrade", "").lower() != "websocket"
     ):
         return Refuse(400, "the headers Connection: Upgrade and Upgrade: websocket are missing")
-    if said.get("sec-websocket-version") != "13":
+    if headers.get("sec-websocket-version") != "13":
         return Refuse(426, "only WebSocket version 13 is spoken here", (("sec-websocket-version", "13"),))
-    if not _is_key(said.get("sec-websocket-key", "")):
+    if not _is_key(headers.get("sec-websocket-key", "")):
         return Refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64")
-    if not said.get("host"):
+    if not headers.get("host"):
         return Refuse(400, "the header Host is missing")
     return None
 
 
-def _tokens(name: str, said: dict[str, str], again: dict[str, list[str]]) -> tuple[str, ...]:
-    """A comma-separated header, which may also be spread over several lines."""
-    values = ",".join([said.get(name, ""), *again.get(name, ())])
+def _tokens(name: str, headers: dict[str, str], repeated: dict[str, list[str]]) -> tuple[str, ...]:
+    """Return the elements of a comma-separated header, which may be repeated."""
+    values = ",".join([headers.get(name, ""), *repeated.get(name, ())])
     return tuple([token for part in values.split(",") if (token := part.strip())])
 
 
 def _is_key(key: str) -> bool:
     try:
         return len(binascii.a2b_base64(key, strict_mode=True)) == 16
-    except ValueError:  # of which binascii.Error is one; or not ASCII
+    except ValueError:  # includes binascii.Error; also raised for text that is not ASCII
         return False
 
 
 def _peer(tcp: asyncio.Transport) -> tuple[str, int] | None:
-    """None: not by TCP, but by a Unix socket."""
+    """Return None for a Unix socket."""
     match tcp.get_extra_info("peername"):
         case (str(host), int(port), *_):
             return host, port
@@ -151,7 +142,7 @@ def http_answer(refuse: Refuse) -> bytes:
 
 
 def switching(proof: str, subprotocol: str | None) -> bytes:
-    """The 101, with what proves that the client's key was read."""
+    """Return the 101 response; `proof` is the value of Sec-WebSocket-Accept."""
     chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
     return (
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -1,7 +1,4 @@
-"""The two implementations of WebSocket by name; only the one that is asked for is imported.
-
-A third implementation is the reason to change this module.
-"""
+"""Selects the WebSocket implementation by name and imports only that one."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,10 +10,9 @@ from herenow.transport.websocket.registry import Sockets
 def protocol_factory(
     name: str, acceptor: Acceptor, limits: SocketLimits, sockets: Sockets
 ) -> Callable[..., asyncio.BaseProtocol]:
-    """Return what `uvicorn.Config(ws=…)` takes: "websockets", or picows for any other name.
+    """Return the factory for `uvicorn.Config(ws=…)`; every name but "websockets" selects picows.
 
-    Raises `ConfigurationError` if the installed picows is not a known one.
-    """
+    Raises `ConfigurationError` if the installed picows fails its self-test."""
     if name == "websockets":
         from herenow.transport.websocket.websockets_socket import websockets_protocol
 

@@ -1,7 +1,7 @@
-"""A handler for a connection whose token cannot be verified yet: it keeps what the client sends until it can be.
+"""A handler for a connection whose token cannot be verified yet, because the issuer's keys are being read.
 
-Browsers cannot read a refusal before the 101, and a client that is told to come back in a second, because an issuer has a
-new key, would have to know why. What it sends meanwhile is kept, within bounds. Knows nothing about keys or tokens.
+The connection is opened at once, since browsers cannot read an HTTP refusal. Messages are kept, up to a limit, until the
+token is verified, so that the client need not retry.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from herenow.kit.tasks import Tasks
 from herenow.transport.websocket.contract import Handler, Socket
 from herenow.wire.codes import Close
 
-MOST = 100
-"""Messages kept. A client that greets us with more than a few does not speak the protocol."""
+MOST = 100  # events kept; normal clients send only a few before the welcome
 
 MOST_BYTES = 65_536
 
 
 class PendingHandler:
-    """A `Handler` that passes everything on to the one that `decide` returns, and keeps events until then."""
+    """Keeps events until `decide` returns a handler, then passes everything on to that one."""
 
     def __init__(self, tasks: Tasks, decide: Callable[[], Awaitable[Handler]]) -> None:
         self._tasks = tasks

@@ -1,16 +1,14 @@
-"""When is a silent peer pinged? About once per period, each at its own moment, by one timer for all.
+"""Pings silent connections about once per period, spread evenly over it, with one timer for all.
 
-A timer or task per connection costs up to 2 KB each and wakes the loop for every one. Here the period is cut into
-slots; whoever comes is put into the next slot in turn, and each tick walks one slot. So the work per tick is even,
-a socket costs one comparison per period, and one that has shown life lately is not pinged at all. While nobody is here
-there are no ticks.
+A timer or task per connection would cost up to 2 KB and a wake-up of the loop each. Here the period is divided into slots,
+new members get the slots in order, and each tick checks one slot. So the work per tick is even, a socket costs one
+comparison per period, and a socket with recent signs of life is not pinged. Without members there are no ticks.
 
-How long can a live peer stay unheard? It speaks `quiet` - ε before its slot is walked and is left alone; it is pinged
-one period later. So: period + quiet, and a round trip. With quiet = ¾ period that stays below the 2 × `beat_every`
-that `dead_after` must at least be, and three of four clients that beat on their own are never pinged.
+The longest time without a sign of life from a live peer: it sends something just less than `quiet` before its slot is
+checked, is skipped, and is pinged one period later: period + quiet + a round trip. With quiet = ¾ period this is below
+2 × `beat_every`, the least `dead_after`, and three of four clients with own heartbeats are never pinged.
 
-What a member is and what life means is the caller's business. The clock and the timer are arguments, so that tests
-turn the wheel by hand. Closing who stays silent is not done here.
+This module does not close silent connections. Clock and timer are arguments, for tests.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,10 +24,9 @@ class Timer(Protocol):
 
 
 class Pinger(Generic[Member]):
-    """Pings every member that was `quiet` for so long, spread evenly over `period`. Seconds, all of one clock.
+    """Pings each member that had no sign of life for `quiet` seconds (¾ `period` if not given), once per `period` seconds.
 
-    For asyncio: `clock=loop.time, call_later=loop.call_later`.
-    """
+    `clock` and `last_life` return seconds of the same clock."""
 
     __slots__ = (
         "_call_later",
@@ -43,8 +40,8 @@ class Pinger(Generic[Member]):
         "_started",
         "_started_at",
         "_tick",
+        "_ticks_done",
         "_timer",
-        "_walked",
     )
 
     def __init__(
@@ -59,7 +56,7 @@ class Pinger(Generic[Member]):
         tick: float = TICK,
     ) -> None:
         slots = max(1, round(period / tick))
-        self._slots: list[dict[Member, None]] = [{} for _ in range(slots)]  # half of a set's size
+        self._slots: list[dict[Member, None]] = [{} for _ in range(slots)]  # a dict takes half the memory of a set
         self._tick = period / slots
         self._quiet = period * 0.75 if quiet is None else quiet
         self._last_life = last_life
@@ -69,18 +66,18 @@ class Pinger(Generic[Member]):
         self._newcomers = 0
         self._members = 0
         self._started = False
-        self._walked = 0  # ticks since the start
+        self._ticks_done = 0  # ticks since the start
         self._started_at = 0.0
         self._timer: Timer | None = None
 
     def add(self, member: Member) -> int:
-        """Returns the member's slot, which `discard` wants back: the caller has a place for it, we need no index."""
+        """Return the member's slot, which the caller must pass to `discard`; so no index is needed here."""
         slot = self._newcomers % len(self._slots)
         self._newcomers += 1
         self._slots[slot][member] = None
         self._members += 1
         if self._started and self._timer is None:
-            self._walked = max(self._walked, self._due(self._clock()))  # nobody was there to be walked past
+            self._ticks_done = max(self._ticks_done, self._due(self._clock()))  # the skipped slots were empty
             self._wait()
         return slot
 
@@ -93,7 +90,7 @@ class Pinger(Generic[Member]):
         assert not self._started
         self._started = True
         self._started_at = self._clock()
-        self._walked = 0
+        self._ticks_done = 0
         if self._members:
             self._wait()
 
@@ -104,29 +101,29 @@ class Pinger(Generic[Member]):
             self._timer = None
 
     def _wait(self) -> None:
-        due_at = self._started_at + (self._walked + 1) * self._tick
-        self._timer = self._call_later(max(0.0, min(self._tick, due_at - self._clock())), self._turn)
+        due_at = self._started_at + (self._ticks_done + 1) * self._tick
+        self._timer = self._call_later(max(0.0, min(self._tick, due_at - self._clock())), self._on_tick)
 
     def _due(self, now: float) -> int:
         """Ticks since the start."""
         return int((now - self._started_at) / self._tick + 1e-6)
 
-    def _turn(self) -> None:
+    def _on_tick(self) -> None:
         now = self._clock()
         due = self._due(now)
-        if due < self._walked:  # the clock was set back: go on from here
-            self._started_at = now - self._walked * self._tick
-            due = self._walked
-        # A loop that was busy catches up, but walks no slot twice.
-        first = max(self._walked, due - len(self._slots))
-        self._walked = due
+        if due < self._ticks_done:  # the clock was set back: continue from here
+            self._started_at = now - self._ticks_done * self._tick
+            due = self._ticks_done
+        # After a delay of the loop, check all missed slots, but none twice.
+        first = max(self._ticks_done, due - len(self._slots))
+        self._ticks_done = due
         self._timer = None
         if self._members:
-            self._wait()  # before the work: whatever a ping raises, the wheel goes on
+            self._wait()  # before the pings, one of which may raise
         for tick in range(first, due):
-            self._walk(self._slots[tick % len(self._slots)], now)
+            self._check_slot(self._slots[tick % len(self._slots)], now)
 
-    def _walk(self, slot: Iterable[Member], now: float) -> None:
+    def _check_slot(self, slot: Iterable[Member], now: float) -> None:
         for member in tuple(slot):  # a ping may end a connection
             if now - self._last_life(member) >= self._quiet:
                 self._ping(member)

@@ -1,4 +1,4 @@
-"""Which sockets are open in this process, and how many may be? uvicorn loses sight of them at the upgrade."""
+"""The open sockets of this process and their limits; uvicorn does not track them after the upgrade."""
 
 import resource
 import sys
@@ -6,23 +6,22 @@ from collections.abc import Iterator
 
 from herenow.transport.websocket.contract import Socket
 
-SPARE = 64  # sockets beyond max_open that may be told, at the same moment, that there is no room
+SPARE = 64  # sockets beyond max_open that may be open for a moment to receive close code 1013
 
 
 class Sockets:
-    """Every open socket of this process, closing ones included; uvicorn loses sight of them at the upgrade.
+    """All open and closing sockets, with two limits.
 
-    There are two bounds. At `max_open` the registry is `full`: the acceptor should answer with
-    `CloseOnOpen(1013, "retry_after_ms=…")`, which a browser can read but which takes a descriptor for a moment. So many
-    moments may overlap as there are `spare`; beyond them `UpgradeCheck` answers 503 without asking the acceptor.
-    """
+    At `max_open` the registry is `full`: the acceptor should answer with `CloseOnOpen(1013, "retry_after_ms=…")`, which
+    browsers can read but which takes a descriptor for a moment. With `spare` more it is `exhausted`: `UpgradeCheck` answers
+    503 without calling the acceptor."""
 
     __slots__ = ("_open", "max_open", "spare")
 
     def __init__(self, max_open: int, spare: int = SPARE) -> None:
         self.max_open = max_open
         self.spare = spare
-        self._open: dict[Socket, None] = {}  # for ten thousand, half of a set's size
+        self._open: dict[Socket, None] = {}  # with ten thousand sockets, half the memory of a set
 
     @property
     def count(self) -> int:
@@ -37,7 +36,7 @@ class Sockets:
         return len(self._open) >= self.max_open + self.spare
 
     def __iter__(self) -> Iterator[Socket]:
-        """A snapshot: sockets may come and go while it is walked."""
+        """Iterate over a snapshot: sockets may be added and removed meanwhile."""
         return iter(tuple(self._open))
 
     def add(self, socket: Socket) -> None:
@@ -52,18 +51,14 @@ class Sockets:
 
 
 def sockets_within(descriptors: int) -> int:
-    """The `max_open` for so many descriptors.
-
-    Besides the spare ones, a tenth and at least 64 are left for HTTP, Redis, the ledger and the log.
-    """
+    """Return `max_open` for this number of descriptors. A tenth (at least 64) and `SPARE` are reserved for HTTP, Redis, the
+    ledger and the log."""
     return max(1, descriptors - max(64, descriptors // 10) - SPARE)
 
 
 def connections_within(descriptors: int) -> int:
-    """How many connections of any kind may be open: the others are for Redis, the ledger and the log.
-
-    More than `sockets_within` and the spare ones, so that requests are answered beside as many sockets as there may be.
-    """
+    """Return how many connections of any kind may be open; a twentieth (at least 64) is reserved for Redis, the ledger and
+    the log. With many descriptors this is more than `sockets_within` + `SPARE`, so that HTTP requests have room, too."""
     return max(1, descriptors - max(64, descriptors // 20))
 
 

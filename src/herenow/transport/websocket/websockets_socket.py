@@ -1,10 +1,8 @@
-"""How do WebSocket frames reach a handler when picows cannot be used? By the frames of `websockets`, without its I/O.
+"""The second WebSocket implementation: parses and writes frames with the library `websockets`, without its I/O.
 
-The second implementation: pure Python where picows is C, several times slower, and switchable, so that a defect or
-an incompatible release of picows is a setting and not an outage. It also keeps us honest: the same table of tests
-runs on both. Only parsing and serialising frames is done here; what they mean is `framing.WebSocketConnection`.
-
-`websockets` lets one thing pass that the RFC forbids, a length in more bytes than needed: that is checked here, too.
+It is pure Python and several times slower than picows. If a release of picows is defective or incompatible, an operator can
+switch by a setting. The same tests run on both. `websockets` accepts a length in more bytes than needed, which the RFC
+forbids; this is checked here.
 """
 
 import asyncio
@@ -33,14 +31,14 @@ from herenow.transport.websocket.registry import Sockets
 log = logging.getLogger(__name__)
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
-# RFC 6455, 5.2. The second byte → where the length ends in the header, the least and the most it may then be.
+# RFC 6455, 5.2. Length in the second byte → end of the extended length in the header, its least and greatest value.
 _LENGTHS = {126: (4, 126, 2**16 - 1), 127: (10, 2**16, 2**63 - 1)}
 
 
 def websockets_protocol(
     acceptor: Acceptor, limits: SocketLimits, sockets: Sockets
 ) -> Callable[..., asyncio.BaseProtocol]:
-    """For `uvicorn.Config(ws=…)`."""
+    """Return the factory for `uvicorn.Config(ws=…)`."""
     check = UpgradeCheck(acceptor, limits, sockets)
 
     def protocol(**_of_uvicorn: object) -> asyncio.BaseProtocol:
@@ -50,13 +48,11 @@ def websockets_protocol(
 
 
 class WebsocketsSocket(WebSocketConnection):
-    """The `Socket`: frames go out through the transport itself."""
-
-    __slots__ = ("_talking",)
+    __slots__ = ("_may_send",)
 
     def __init__(self, tcp: asyncio.Transport, check: UpgradeCheck, handler: Handler) -> None:
         super().__init__(tcp, check, handler)
-        self._talking = True
+        self._may_send = True
 
     def send_text(self, payload: bytes) -> None:
         self._put(Opcode.TEXT, payload)
@@ -71,15 +67,15 @@ class WebsocketsSocket(WebSocketConnection):
         self._put(Opcode.CLOSE, payload)
 
     def hang_up(self) -> None:
-        self._talking = False
+        self._may_send = False
 
     def _put(self, opcode: Opcode, payload: bytes) -> None:
-        if self._talking:
+        if self._may_send:
             self._tcp.write(Frame(opcode, payload).serialize(mask=False))
 
 
 class WebsocketsProtocol(asyncio.Protocol):
-    """What uvicorn hands the connection to: first the handshake, then frames, in whatever pieces they come."""
+    """The protocol of a connection: `data_received` gets first the whole handshake, then any pieces of frames."""
 
     __slots__ = ("_check", "_frames", "_socket", "_tcp", "_unread")
 
@@ -129,7 +125,7 @@ class WebsocketsProtocol(asyncio.Protocol):
         self._socket.on_opened()
 
     def _parse(self, socket: WebsocketsSocket) -> Generator[None]:
-        """Frame after frame; waits wherever the bytes end."""
+        """Parse frames for ever; yields when more bytes are needed."""
         try:
             while True:
                 yield from self._check_length()
@@ -139,10 +135,10 @@ class WebsocketsProtocol(asyncio.Protocol):
             socket.fail(MESSAGE_TOO_BIG)
         except BrokenFrame as error:
             socket.fail(Fault(PROTOCOL_ERROR, str(error)))
-        yield  # behind a failure another protocol reads on: nobody comes for the next frame
+        yield  # after a failure `Drain` gets the input: the generator is not resumed
 
     def _check_length(self) -> Generator[None]:
-        """Look at the next header without taking it."""
+        """Check the length in the next header without consuming it. Raises `BrokenFrame`."""
         while len(self._unread) < 2:
             yield
         end, least, most = _LENGTHS.get(self._unread[1] & 0x7F, (2, 0, 0))
@@ -155,7 +151,7 @@ class WebsocketsProtocol(asyncio.Protocol):
         while len(self._unread) < size:
             yield
         taken = bytes(self._unread[:size])
-        del self._unread[:size]  # moves nothing, but keeps the room that it took
+        del self._unread[:size]  # moves no bytes, but keeps the memory
         if not self._unread:
             self._unread = bytearray()
         return taken
@@ -163,7 +159,7 @@ class WebsocketsProtocol(asyncio.Protocol):
 
 def _hand_over(frame: Frame, socket: WebsocketsSocket) -> None:
     try:
-        # Frame.parse() has refused reserved bits already.
+        # Frame.parse() has already refused reserved bits.
         socket.on_frame(frame.opcode, bytes(frame.data), fin=frame.fin, reserved=False)
     except Exception:
         log.exception(HANDLER_FAILED)
@@ -171,5 +167,5 @@ def _hand_over(frame: Frame, socket: WebsocketsSocket) -> None:
 
 
 def _proof(key: str) -> str:
-    """That the key was read."""
+    """Return the value of Sec-WebSocket-Accept."""
     return base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()

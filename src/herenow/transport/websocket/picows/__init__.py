@@ -1,4 +1,4 @@
-"""WebSockets by picows, a parser in C, made strict (`socket`) and tested against the installed version (`self_test`)."""
+"""WebSockets by picows, a parser in C: with strict checks (`socket`) and a test of the installed version (`self_test`)."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ __all__ = ["picows_protocol"]
 
 
 def picows_protocol(acceptor: Acceptor, limits: SocketLimits, sockets: Sockets) -> Callable[..., asyncio.BaseProtocol]:
-    """For `uvicorn.Config(ws=…)`. Raises `ConfigurationError` if the installed picows fails the self-test."""
+    """Return the factory for `uvicorn.Config(ws=…)`. Raises `ConfigurationError` if picows fails the self-test."""
     run_self_test()
     check = UpgradeCheck(acceptor, limits, sockets)
 

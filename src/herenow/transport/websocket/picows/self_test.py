@@ -1,8 +1,6 @@
-"""Does the installed picows behave as `picows.socket` expects? Tested when the server starts, before a client connects.
+"""Tests at start that the installed picows behaves as `picows.socket` expects: `socket` depends on its internals.
 
-One connection is played through against a transport that records what is written. A change of picows that its version
-number does not show is then an error at start, and not a server that answers wrongly. Another internal of picows that
-`picows.socket` depends on is the reason to change this module.
+One connection is simulated with a transport that records the output. So an incompatible picows is an error at start.
 """
 
 import asyncio
@@ -18,15 +16,15 @@ from herenow.transport.websocket.registry import Sockets
 
 
 def run_self_test() -> None:
-    """Play one connection through and compare what was written and called. Raises `ConfigurationError`."""
+    """Raises `ConfigurationError` if the installed picows cannot be used."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         loop = asyncio.new_event_loop()
-        problem = loop.run_until_complete(_rehearse_in_loop())
+        problem = loop.run_until_complete(_find_problem_in_loop())
         loop.close()
     else:
-        problem = _rehearse()
+        problem = _find_problem()
     if problem:
         raise ConfigurationError(
             f"picows {version('picows')} does not fit this gateway ({problem}): install picows==2.3.* "
@@ -34,12 +32,12 @@ def run_self_test() -> None:
         )
 
 
-async def _rehearse_in_loop() -> str:
-    return _rehearse()
+async def _find_problem_in_loop() -> str:
+    return _find_problem()
 
 
-def _rehearse() -> str:
-    """What is not as it should be, in a few words."""
+def _find_problem() -> str:
+    """Return the first difference from the expected behaviour; empty if there is none."""
     if not version("picows").startswith("2.3."):
         return "it is not a known version"
     echo = Echo()
@@ -68,7 +66,7 @@ _HANDSHAKE = (
     b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
 
-_PROOF = b"Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n"  # that its key was read
+_PROOF = b"Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n"  # for the key of `_HANDSHAKE`
 
 
 class Echo(CloseOnOpen):
@@ -88,8 +86,6 @@ class Echo(CloseOnOpen):
 
 
 class RecordingTransport(asyncio.Transport):
-    """A transport without a peer that records what was written."""
-
     def __init__(self, nowhere: socket.socket) -> None:
         super().__init__({"socket": nowhere})
         self.sent = b""
@@ -98,7 +94,7 @@ class RecordingTransport(asyncio.Transport):
         self.sent += data
 
     def get_write_buffer_size(self) -> int:
-        return 1  # as if the peer were slow: picows then writes here, and not to the descriptor
+        return 1  # simulates a slow peer: picows then calls `write` instead of writing to the descriptor
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
     def get_protocol(self) -> asyncio.BaseProtocol:

@@ -1,13 +1,8 @@
-"""How do WebSocket frames reach a handler fast? By picows, made strict.
+"""The fast WebSocket implementation: picows parses and writes frames in C, several times faster than other libraries.
 
-picows parses and writes frames in C: several times the frames per CPU second of other stacks. Left alone it is not a
-strict server, so this module adds what it leaves out: whole messages out of fragments, their cap, UTF-8, reserved
-bits, close codes, and an end in bounded time. The opening handshake is read by `handshake.UpgradeCheck`; picows gets to see
-a canonical one, so that nothing of the client's headers stays in memory.
-
-picows' protocol class is not public: its constructor is positional and undocumented. `picows.self_test` therefore tries
-what we lean on when the server starts, and says so when it is not as we know it. A new picows is the reason to
-change this module.
+picows is not strict. `framing` adds fragments, message size, UTF-8, reserved bits, close codes and an end within a bounded
+time. `handshake.UpgradeCheck` reads the opening handshake; picows gets a minimal one, so that it keeps no client headers in
+memory. picows' protocol class is not public: `picows.self_test` tests at start the behaviour that this module needs.
 """
 
 import asyncio
@@ -38,22 +33,20 @@ log = logging.getLogger(__name__)
 TEXT = WSMsgType.TEXT
 CLOSE = WSMsgType.CLOSE
 
-# picows' buffers grow with a larger frame and never shrink: a list of contacts to watch, said once, would cost every
-# socket several KB for life. So such frames go around the write buffer, and the read buffer is replaced after them.
-_FITS = 1000  # bytes; what the write buffer of 1024 holds beside a frame header
-_HEADER_ROOM = 14  # bytes; what send_reuse_external_bytearray asks for before the payload
-_LARGE = 4096  # bytes; from here on a new read buffer is worth its 40 µs
+# picows' buffers grow with a large frame and never shrink: one subscribe with many contacts would cost each socket several
+# KB for its lifetime. So large frames bypass the write buffer, and the read buffer is replaced after them.
+_FITS = 1000  # bytes that fit into the write buffer of 1024 besides a frame header
+_HEADER_ROOM = 14  # bytes that send_reuse_external_bytearray needs before the payload
+_LARGE = 4096  # bytes; after a larger frame a new read buffer is worth its 40 µs
 
 
 @lru_cache(maxsize=4)
 def _with_header_room(payload: bytes) -> bytearray:
-    """One for all viewers of a frame: picows writes the same header each time, and keeps no reference."""
+    """Cached, so that all viewers of a frame share one: picows writes the same header each time and keeps no reference."""
     return bytearray(_HEADER_ROOM) + payload
 
 
 class PicowsSocket(WebSocketConnection):
-    """The `Socket`: frames go out through picows' transport."""
-
     __slots__ = ("_transport",)
 
     def __init__(self, tcp: asyncio.Transport, check: UpgradeCheck, handler: Handler) -> None:
@@ -67,10 +60,8 @@ class PicowsSocket(WebSocketConnection):
             self.on_opened()
 
     def on_parser_error(self, fault: Fault) -> None:
-        """Bytes that are no frame. picows parses one frame ahead: the one before them has not been delivered yet.
-
-        If that was a CLOSE it counts, and what came behind it does not. Any other is dropped with its sender.
-        """
+        """picows found a malformed frame. It parses one frame ahead, so the frame before is not delivered yet: a CLOSE is
+        handled and the malformed frame ignored; any other frame is dropped and the connection fails."""
         handshake = self._transport.close_handshake
         if handshake is None or handshake.recv is None:
             self.fail(fault)
@@ -79,12 +70,12 @@ class PicowsSocket(WebSocketConnection):
             self.on_frame(Opcode.CLOSE, code.to_bytes(2, "big") + reason.encode(), fin=True, reserved=False)
 
     def renew(self) -> None:
-        """Go on with a new protocol, whose read buffer is small; only between frames, with nothing left unread."""
+        """Continue with a new protocol with a small read buffer. Call it only between frames, with no unread bytes."""
         if self.is_open:
-            self._tcp.set_protocol(PicowsProtocol.in_the_middle(self._check, self._tcp, self))
+            self._tcp.set_protocol(PicowsProtocol.for_open_connection(self._check, self._tcp, self))
 
     def send_text(self, payload: bytes) -> None:
-        # A fan-out calls this for every viewer.
+        # Hot path: called for each viewer of a change.
         if len(payload) <= _FITS:
             self._transport.send(TEXT, payload)
         else:
@@ -98,19 +89,19 @@ class PicowsSocket(WebSocketConnection):
 
     def put_close(self, payload: bytes) -> None:
         if payload:
-            # send_close() and no other: behind it picows sends no CLOSE of its own. Its enum lacks private codes.
+            # After send_close(), picows sends no CLOSE of its own. Its enum lacks private codes.
             code = int.from_bytes(payload[:2], "big")
             self._transport.send_close(code, payload[2:])  # type: ignore[arg-type]
         else:
             self._transport.send(CLOSE, None)  # send_close() without a code would send the invalid code 0
 
     def hang_up(self) -> None:
-        # Not a flag: send_text stays as short as it is.
+        # Not a flag, which send_text would have to check.
         self._transport = NULL_TRANSPORT
 
 
 class NullTransport:
-    """Takes the place of picows' transport while nothing may be sent: every method is a no-op."""
+    """Replaces picows' transport while nothing may be sent: every method does nothing."""
 
     __slots__ = ()
     close_handshake = None
@@ -126,15 +117,13 @@ NULL_TRANSPORT = NullTransport()
 
 
 class FrameListener(WSListener):
-    """The listener that picows calls with every frame."""
-
     __slots__ = ("_socket",)
 
     def __init__(self, socket: PicowsSocket) -> None:
         self._socket = socket
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        # picows keeps it for life; nobody needs it any more, and it is 1 KB.
+        # picows keeps the request, which is 1 KB, as long as the connection lives.
         request = transport.request
         request.headers = _NO_HEADERS
         request.method = request.version = b""
@@ -143,7 +132,7 @@ class FrameListener(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         socket = self._socket
         try:
-            # The way of a heartbeat: no call, copy or allocation that can be spared.
+            # Hot path of heartbeats: no avoidable call, copy or allocation.
             if socket.plain and frame.msg_type is TEXT and frame.fin and not (frame.rsv1 or frame.rsv2 or frame.rsv3):
                 payload = frame.get_payload_as_bytes()
                 if payload.isascii() or is_utf8(payload):
@@ -177,15 +166,12 @@ _NO_HEADERS: CIMultiDict[str] = CIMultiDict()
 
 
 class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
-    """picows' protocol, entered the way uvicorn hands over: the handshake comes as bytes, once.
-
-    It overrides nothing that is called per frame.
-    """
+    """picows' protocol, started with the bytes of the handshake. It overrides no method that is called per frame."""
 
     __slots__ = ("_check", "_socket", "_tcp")
 
     def __init__(self, check: UpgradeCheck) -> None:
-        # picows' own constructor waits until the check has said yes: who is refused costs no buffers.
+        # `_construct` calls picows' constructor after the check, so that refused connections get no buffers.
         self._check = check
         self._socket: PicowsSocket | None = None
 
@@ -193,7 +179,7 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
         self._tcp = transport
 
     def data_received(self, data: bytes) -> None:
-        """The handshake; a second time, what came with it in one segment."""
+        """Called with the handshake, and maybe once more with bytes that followed it in the same segment."""
         if self._tcp.is_closing():
             return
         if self._socket is not None:
@@ -215,8 +201,8 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
             super().connection_lost(exc)
 
     @classmethod
-    def in_the_middle(cls, check: UpgradeCheck, tcp: asyncio.Transport, socket: PicowsSocket) -> "PicowsProtocol":
-        """A protocol for a connection that is open already: its handshake is for picows alone."""
+    def for_open_connection(cls, check: UpgradeCheck, tcp: asyncio.Transport, socket: PicowsSocket) -> "PicowsProtocol":
+        """Return a protocol for a connection that is already open. picows gets a handshake; its 101 is not sent."""
         protocol = cls(check)
         protocol._tcp = tcp
         protocol._attach(socket, None, "AAAAAAAAAAAAAAAAAAAAAA==", muted=True)
@@ -251,32 +237,29 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
 
     def _construct(self, socket: PicowsSocket, subprotocol: str | None) -> None:
         welcome = WSUpgradeResponseWithListener(_switching(subprotocol), FrameListener(socket))  # type: ignore[arg-type]
-        # By name, although picows itself goes by position: a change of order or meaning cannot slip through.
+        # By keyword, although picows uses positions: a changed signature is then an error.
         super().__init__(
             host_port=None,  # for clients
             ws_path=None,  # for clients
             is_client_side=False,
             ws_listener_factory=lambda _request: welcome,
             logger=ParserErrorTap(socket),
-            disconnect_on_exception=True,  # none gets out of our listener
-            websocket_handshake_timeout=None,  # the handshake is here already
+            disconnect_on_exception=True,  # our listener raises none
+            websocket_handshake_timeout=None,  # the handshake has been received
             enable_auto_ping=False,  # it costs a task per connection; see pinger.py
             auto_ping_idle_timeout=1.0,
             auto_ping_reply_timeout=1.0,
             auto_ping_strategy=WSAutoPingStrategy.PING_WHEN_IDLE,
-            enable_auto_pong=False,  # a ping is a sign of life: we want to see it
-            max_frame_size=self._check.limits.max_message,  # the whole message is checked by us
+            enable_auto_pong=False,  # a ping is a sign of life, which the handler must get
+            max_frame_size=self._check.limits.max_message,  # `framing` checks the size of the whole message
             extra_headers=None,  # for clients
             read_buffer_init_size=self._check.limits.read_buffer,
         )
 
 
 class SwitchingResponse:
-    """The 101 that picows gets in place of its own response object; `to_bytes` makes it in one piece.
-
-    Connections with the same subprotocol share one, because picows keeps it as long as the connection lives. picows puts
-    the proof into the headers and asks for the bytes right behind that.
-    """
+    """The 101 response for picows. Connections with the same subprotocol share one, because picows keeps it as long as the
+    connection lives. Sharing is safe: picows sets the accept header and calls `to_bytes` immediately."""
 
     __slots__ = ("_subprotocol", "headers")
 
@@ -294,11 +277,10 @@ _switching = lru_cache(maxsize=8)(SwitchingResponse)
 
 
 class TransportGuard:
-    """The transport that picows gets: it can write to the connection but not end it.
+    """The transport for picows: it can write to the connection but not end it.
 
-    After an error of its own it would close gracefully, which a peer that does not read can delay for ever. `muted`,
-    it also keeps picows' 101 to itself; frames take the method that picows has looked up before.
-    """
+    After an error picows would close gracefully, which a peer that does not read can delay for ever. While `muted`, picows'
+    101 is dropped; frames use the method that picows has stored before."""
 
     __slots__ = ("_tcp", "muted")
 
@@ -306,11 +288,11 @@ class TransportGuard:
         self._tcp = tcp
         self.muted = False
 
-    # Properties that hand out the transport's own methods: picows looks up what it needs often once, and for good.
+    # Properties that return the transport's own methods: picows reads frequently used ones once and stores them.
 
     @property
     def write(self) -> Callable[[bytes], None]:
-        return _to_nobody if self.muted else self._tcp.write
+        return _discard if self.muted else self._tcp.write
 
     @property
     def writelines(self) -> Callable[[list[bytes]], None]:
@@ -321,13 +303,13 @@ class TransportGuard:
         return self._tcp.get_write_buffer_size
 
     def get_extra_info(self, name: str) -> object:
-        """What is asked for a line in the log that nobody reads is not looked up."""
+        """Return None for names that picows needs only for its log."""
         if name == "socket":
             return self
         return self._tcp.get_extra_info(name) if name == "ssl_object" else None
 
-    # As a socket: picows needs its number. The options it would set are set (uvloop: TCP_NODELAY) or cost a segment of their
-    # own (TCP_QUICKACK: the handshake is acknowledged alone, and not by the 101); those it asks for are for its log.
+    # Methods of a socket: picows needs its descriptor. Options that it sets are ignored: TCP_NODELAY is set by uvloop, and
+    # TCP_QUICKACK would acknowledge the handshake in a segment of its own. It reads options only for its log.
 
     def fileno(self) -> int:
         number: int = self._tcp.get_extra_info("socket").fileno()
@@ -341,16 +323,15 @@ class TransportGuard:
     def abort(self) -> None: ...
 
 
-def _to_nobody(_answer: bytes) -> None:
+def _discard(_answer: bytes) -> None:
     pass
 
 
 class ParserErrorTap:
-    """The logger that picows gets: picows reports a malformed frame to its logger only, before it acts.
+    """The logger for picows, which reports a malformed frame only to its logger, before it acts.
 
-    So the socket fails in our way first, and picows' own CLOSE, being the second, is not sent. The text of a logged
-    line is not used, only that there was an error and the close code in its arguments.
-    """
+    So the socket sends its own CLOSE first, and picows' CLOSE, the second one, is not sent. Only the close code and the
+    reason in the arguments are used, not the message."""
 
     __slots__ = ("_socket",)
 
