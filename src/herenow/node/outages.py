@@ -73,10 +73,11 @@ class Outages:
     def failing(self) -> Collection[int]:
         return self._failing.keys()
 
-    def ends_wait(self, shard: int) -> bool:
-        return shard in self._failing or self._clock.monotonic() < max(
-            self._all_wait_until, self._wait_until.get(shard, 0.0)
-        )
+    def ends_wait(self, shard: int, *, requested: bool = False) -> bool:
+        """`requested`: the end was requested (a sign-out). It waits for an outage of the shard, not for a late node: that
+        may take longer than a caller waits."""
+        until = max(self._wait_until.get(shard, 0.0), 0.0 if requested else self._all_wait_until)
+        return shard in self._failing or self._clock.monotonic() < until
 
     def of(self, shard: int) -> tuple[int, int] | None:
         """The shard's outage: the present one, or the last one for as long as it matters."""

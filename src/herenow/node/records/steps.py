@@ -9,7 +9,7 @@ from herenow.node.context import Context
 from herenow.node.delivery import Delivery
 from herenow.node.outages import EndsWait
 from herenow.node.people import InFlightCommit, PendingEdit, Person
-from herenow.node.records.decision import Decision, differ_in_stamps_only, log_note, restored
+from herenow.node.records.decision import NO_EDIT, Decision, differ_in_stamps_only, log_note, restored
 from herenow.node.records.ledger_writer import LedgerWriter
 from herenow.node.records.reader import Reader
 from herenow.node.records.record_events import RecordEvents
@@ -45,7 +45,8 @@ class DecisionSteps:
             edits=[*first, *restored(person), *[pending.edit for pending in edits]],
             outage=outages.of(person.shard),
         )
-        if ends(record.presence, outcome.presence) and outages.ends_wait(person.shard):
+        requested = any(pending.edit is not NO_EDIT for pending in edits)
+        if ends(record.presence, outcome.presence) and outages.ends_wait(person.shard, requested=requested):
             raise EndsWait("ends wait until every node has committed the sessions that it holds")
         return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
 

@@ -176,9 +176,15 @@ class Writer:
             await self._join(lane, 0)
         batch = Batch(lane.shard, lane.epoch, lane.number, lane.number + 1, writes)
         self._metrics.commits += bool(writes)
+        begin = self._clock.monotonic()
         try:
-            result = await self._write(lane.shard, self._engine.commit(batch))
+            result = await write_within(self._engine.commit(batch))
+        except Unavailable:
+            self._authority.outages.on_failure((lane.shard,))
+            raise
         except UnknownOutcome:
+            if self._clock.monotonic() - begin >= DEADLINE:  # otherwise only an answer was lost, perhaps
+                self._authority.outages.on_failure((lane.shard,))
             self._metrics.doubtful += 1
             await self._resolve(lane, batch)
             raise
@@ -222,6 +228,7 @@ class Writer:
                     await self._refused(lane, row)
                 return
             except (Unavailable, UnknownOutcome):
+                self._authority.outages.on_failure((lane.shard,))
                 await asyncio.sleep(RETRY)
 
     async def _refused(self, lane: _Lane, row: int | None) -> None:
