@@ -46,32 +46,18 @@ def always_online(viewers):
     return {(viewer.user, user): ["online"] for viewer in viewers for user in USERS}
 
 
+@pytest.mark.parametrize("gone_for", [2, 20], ids=["within seconds", "long after the grace"])
 @OUTAGES
-async def test_a_user_who_moves_to_another_node_during_an_outage_is_not_shown_offline(world, outage):
+async def test_a_user_who_moves_to_another_node_during_an_outage_is_not_shown_offline(world, outage, gone_for):
     with_timings(world, grace=1_000)
-    n0, n1, users, viewers = await scene(world)
+    n0, _, users, viewers = await scene(world)
     with world.faults.during(outage):
         for user in users:
             user.close()
-        await world.sleep(2)
+        await world.sleep(gone_for)
         for user in users:
             user.open(n0)
         await world.sleep(4)
-    await world.sleep(30)
-    assert seen(viewers) == always_online(viewers)
-
-
-@OUTAGES
-async def test_a_user_who_returns_after_the_grace_but_within_the_outage_is_not_shown_offline(world, outage):
-    with_timings(world, grace=1_000)
-    n0, n1, users, viewers = await scene(world)
-    with world.faults.during(outage):
-        for user in users:
-            user.close()
-        await world.sleep(20)
-        for user in users:
-            user.open(n0)
-        await world.sleep(2)
     await world.sleep(30)
     assert seen(viewers) == always_online(viewers)
 

@@ -1,14 +1,13 @@
-"""The shard logs are this node's inbox: what others committed, in order, without holes.
+"""Follows the shard logs: what other nodes committed, in order and without gaps.
 
-To follow somebody is purely local: be in `People`, be read once, and let versions decide between what was read and what
-comes by the log. Nothing is registered anywhere, so nothing can be lost in a failover. A log is named by number and tag:
-where both continue, nothing was missed. A gap in the numbers, or another tag at our cursor (the store lost writes and went
-on from an earlier entry), makes the shard unverified: its views are stale until we have asked whether it still has what we
-wrote, and have read again what we hold and watch. So does a new epoch of this node, since nothing tells any more whether the
-writes of the old one are still there. A log whose numbers went back means that the shard lost data.
+Watching a user needs no registration in the store: the record is read once, and versions decide between it and what comes by
+the log, so a failover can lose no subscription. A log position is a number and a tag: if both continue, nothing was missed.
+A gap in the numbers, or another tag at the cursor (the store lost writes and went on from an earlier entry), makes the shard
+unverified: its views are stale until this node has asked the fence whether its own writes are there, and has read again what
+it holds and watches. A new epoch of this node has the same effect, because nothing shows any more whether the writes of the
+old one are there. A log whose numbers went back means that the shard lost data.
 
-What the log says of somebody whose session stands here, but not there, is decided before it is shown: a node that was
-away for a while asserts its sessions first.
+If the log shows a record that lacks a session held here, the user is decided before the record is published.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from herenow.node.records import PART, Records
 from herenow.ports import Entry, LogPart, LogPosition, continues
 
 WAIT = 1.0
-"""Seconds a read of the logs waits for something new."""
+"""Seconds for which a read of the logs waits for a new entry."""
 
 DEAF = 3.0
-"""Seconds without an answer from the logs after which what we show is called stale."""
+"""Seconds without an answer of a log after which the views of its shard are stale."""
 
 STOPPED = 1.0
-"""Seconds between two looks at the time from which we take it that this process was stopped or overwhelmed."""
+"""Seconds between two calls of `listen` from which on this process counts as suspended meanwhile."""
 
 VERIFY_AGAIN = 0.5
 """Seconds after which a shard that could not be read again is tried again."""
@@ -63,24 +62,24 @@ class LogReader:
         self._silent_since: dict[int, float] = {}
         self._deaf: set[int] = set()
         self.trouble: str | None = None
-        """What the last read said instead of an answer; None: it answered."""
+        """Error of the last read; None: it succeeded."""
         self.behind = 0
-        """Entries of all logs that had not been read when we last compared, as far as they answered."""
+        """Unread entries of the logs that answered at the last `check`."""
 
     @property
     def heard_ago(self) -> float:
-        """Seconds since all logs last answered, if only that there is nothing new. 0: they have not been asked yet."""
+        """Seconds since all logs last answered, also without a new entry; 0 before the first read."""
         if self._heard_at == float("-inf"):
             return 0.0
         return max(0.0, self._clock.monotonic() - min([self._heard_at, *self._silent_since.values()]))
 
     @property
     def cursors(self) -> Mapping[int, int]:
-        """How far each log has been read."""
+        """Shard → position up to which its log was read."""
         return self._cursors
 
     async def start(self) -> None:
-        """From now on: whom we get to know later is read then. Every log must answer: none can be read from nowhere on."""
+        """Begin at the present heads. Raises `Unavailable` unless all logs answer: each needs a position to begin at."""
         heads = await read_within(self._engine.heads())
         if missing := self._engine.shards - len(heads):
             raise Unavailable(f"the logs of {missing} shards do not answer")
@@ -88,7 +87,7 @@ class LogReader:
         self._heard_at = self._clock.monotonic()
 
     async def follow(self) -> None:
-        """One read of all logs; called again and again."""
+        """Read all logs once. Call in a loop."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
         try:
             parts = await read_within(self._engine.tail(cursors, WAIT), WAIT + DEADLINE)
@@ -107,7 +106,8 @@ class LogReader:
             self._staleness.clear(back, StaleReason.LOG_SILENT)
 
     def listen(self) -> None:
-        """Have we heard anything lately? A few times a second; when it was not, we stood still and could not hear."""
+        """Mark shards stale whose logs have not answered for `DEAF` seconds. Call a few times a second; time in which this
+        process was suspended does not count."""
         now = self._clock.monotonic()
         if now - self._listened_at > STOPPED:
             self._heard_at = now
@@ -124,8 +124,8 @@ class LogReader:
         return {shard for shard, since in self._silent_since.items() if since < then}
 
     async def check(self) -> None:
-        """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap. A shard that
-        does not answer is compared when it does."""
+        """Compare the heads with the cursors. A log that grew, although `follow` returned nothing of it since the last call,
+        is treated as a gap. Shards that do not answer are compared later."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
         heads = await read_within(self._engine.heads())
         before, self._seen_heads = self._seen_heads, heads
@@ -136,8 +136,8 @@ class LogReader:
                 await self._take(LogPart(shard, (), head, gap=True), cursors[shard], asked)
 
     async def _take(self, part: LogPart, cursor: LogPosition, asked: float) -> None:
-        """`cursor` is the one that was asked with, at the time `asked`, and what the answer is compared with: ours may have
-        moved meanwhile, by entries that came after the answer was given, and a log behind those has lost nothing.
+        """Apply a part. `cursor`: the position that was sent with the request at the monotonic time `asked`. The part is
+        compared with it and not with the present position, which may have moved: a head below that is no loss.
 
             check  asks for heads ── head is 7 ─────────────── answer: 7 ─▶ 7 < 8, and nothing is lost
             follow                       └─ 8 is committed, and read
@@ -146,7 +146,7 @@ class LogReader:
         if part.gap and part.head < cursor:
             self._records.report_loss(shard, None, asked)
         if self._cursors[shard] != cursor:
-            return  # another read went on from here: whatever this one knew more is found by the next
+            return  # another read has moved the cursor; the next read returns what is missing
         if part.gap:
             self._metrics.log_gaps += 1
             log.warning("log.gap", shard=shard, head=part.head, cursor=cursor)
@@ -159,18 +159,18 @@ class LogReader:
         self._cursors[shard] = part.head
 
     async def verify_all(self) -> None:
-        """Call after this node took a new epoch: read every shard again, until that has succeeded."""
+        """Read every shard again, with retries. Call when this node has taken a new epoch."""
         self._staleness.mark_stale(self._staleness.shards, StaleReason.UNVERIFIED)
         for shard in self._staleness.shards:
             await retry(partial(self._verify, shard), Backoff(VERIFY_AGAIN))
 
     async def _verify(self, shard: int) -> None:
-        """Its views are stale until this has succeeded."""
+        """Check that the shard has our writes, and read its known users again. Its views are stale until this succeeds."""
         self._staleness.mark_stale([shard], StaleReason.UNVERIFIED)
         try:
             await self._records.verify(shard)
         except (Unavailable, UnknownOutcome):
-            pass  # away, or lost: then it is recovered, and read again after that
+            pass  # unreachable, or it lost data: then it is recovered and read again after that
         await self.read_again(shard)
         self._staleness.clear([shard], StaleReason.UNVERIFIED)
 
@@ -182,7 +182,7 @@ class LogReader:
             return
         try:
             if self._records.learn(person, entry.record):
-                if person.record.is_ours(entry.record):  # decided already, here and now
+                if person.record.is_ours(entry.record):  # committed by this node
                     if person.unpublished:
                         self._delivery.publish(person)
                 else:
@@ -191,7 +191,7 @@ class LogReader:
             log.warning("log.unknown_format", shard=shard)
 
     async def read_again(self, shard: int) -> None:
-        """Whom we know in this shard, as the store has them."""
+        """Read the known users of this shard from the store, and publish what differs."""
         self._records.forget_all()
         self._counts.recount(shard)
         people = [person for person in self._people.in_shard(shard) if person.record.known]
@@ -200,7 +200,7 @@ class LogReader:
                 self.on_remote_change(person)
 
     def on_remote_change(self, person: Person) -> None:
-        """There is something new about somebody, committed by others: shown, or decided first."""
+        """Publish a record that another node committed, or decide the user first if it lacks something held here."""
         self._delivery.mark_changed(person)
         if person.matches_record:
             self._delivery.publish(person)

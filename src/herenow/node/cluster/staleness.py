@@ -1,8 +1,8 @@
-"""What do we no longer know to be true, and why?
+"""Which shards are stale, and why.
 
-A shard is stale when it has lost something (`healing`), when we have not heard from the store (`tail`), and when we may not
-decide (`lease`). Each of them says so for itself; those who look are told when the first doubt comes and when the last
-one goes.
+A shard is stale if it lost data (`shard_recovery`), if its log was missed or does not answer (`log_reader`), or if this node
+may not decide (`lease`). Each of them sets and clears its own reason; viewers are informed when the first reason is set and
+when the last one is cleared.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from herenow.node.delivery import Delivery
 
 class StaleReason(Enum):
     SHARD_LOST = auto()
-    """The shard does not have what it had."""
+    """The shard lost data."""
     UNVERIFIED = auto()
-    """The log is another than the one we read, or we missed entries of it: what we know may differ from the store."""
+    """Entries of the log were missed, or the log is another branch: known records may differ from the store."""
     LOG_SILENT = auto()
-    """We do not hear what others commit."""
+    """The log does not answer: commits of other nodes are not seen."""
     NO_LEASE = auto()
-    """We hold no lease and decide nothing. Where nobody can renew theirs, all that happens waits on every node, and a log
-    that says nothing new means nothing."""
+    """This node holds no lease and decides nothing. If no node can renew, changes wait on every node, so a log without new
+    entries proves nothing."""
 
 
 class Staleness:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from herenow.core.model import UNLEASED
 from herenow.core.shards import shard_of
 from herenow.kit.clock import Clock
 from herenow.kit.lru import ExpiringLru
@@ -72,7 +73,7 @@ class Person:
     def heartbeats_in_record(self) -> bool:
         """True if the record has the latest REST heartbeats that this node received."""
         sessions = [session for session in self.held if session.unleased and session.lost_at is None]
-        return all((known := s.in_record("")) is not None and known.seen_at >= s.seen_at for s in sessions)
+        return all((known := s.in_record(UNLEASED)) is not None and known.seen_at >= s.seen_at for s in sessions)
 
     def session(self, device: str, *, unleased: bool = False) -> LocalSession | None:
         """The live session of this device on this node, or None."""
