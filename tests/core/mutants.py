@@ -294,8 +294,8 @@ MUTANTS = (
     ),
     mutant(
         "a note is kept for ever",
-        "        dues.append(tombstone.at + REMEMBER_SIGN_OUT)",
-        "        pass",
+        "kept_since = [tombstone.at for tombstone in presence.signed_out]",
+        "kept_since: list[int] = []",
         "test_sign_out.py::test_a_sign_out_entry_expires_and_lets_the_record_be_dropped",
     ),
     mutant(

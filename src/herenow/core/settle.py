@@ -9,7 +9,7 @@ change and one commit; `Outcome.more` asks the caller to settle again for the re
 no node was running still yields "offline, then online", each with its true time.
 
 Order of the steps, by module, and why:
-  1. `evidence`: later times of held sessions (activity in the same millisecond as the idle timer wins over it)
+  1. `reconcile.apply_evidence`: later times of held sessions (activity in the millisecond of the idle timer wins over it)
   2. `timeline`: due events and reported losses, in the order of their times. Held sessions that began before an event, but
      are not in the record, join before it: they could not be written until now
   3. `edits`: requested changes (a sign-out comes before the losses that it causes, so it skips the grace)
@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herenow.core.evidence import apply_evidence
 from herenow.core.inputs import Edit, Held, Timings
 from herenow.core.model import UNLEASED, Custom, Mode, Presence, Sourced, View, devices, public
-from herenow.core.reconcile import holds_as_recorded, with_arrivals, with_held, without_unheld
+from herenow.core.reconcile import apply_evidence, holds_as_recorded, with_arrivals, with_held, without_unheld
 from herenow.core.sources import agreed
 from herenow.core.status import update_status
 from herenow.core.timeline import apply_due, next_due, next_event, reported_losses, with_history, with_loss

@@ -125,6 +125,15 @@ class SessionShape(Struct, frozen=True):
     lost_at: int | None
 
 
+class SourceShape(Struct, frozen=True):
+    """Mode and custom status of one source. Where it has none (mode `auto`, custom status null), the next one counts."""
+
+    source: Annotated[str, _words("user", "call", "service", "calendar", "schedule")]
+    mode: str
+    until: int | None
+    custom_status: CustomShape | None
+
+
 class TruthShape(Struct, frozen=True):
     """How the target truly is, and why."""
 
@@ -135,7 +144,14 @@ class TruthShape(Struct, frozen=True):
     device_id: str | None
     """The device that decided the status, if one did."""
     mode: str
+    """The mode that counts: of the highest source that has one."""
     mode_until: int | None
+    mode_source: str | None
+    """Null: no source has a mode."""
+    custom_status: CustomShape | None
+    custom_source: str | None
+    sources: list[SourceShape]
+    """The modes and custom statuses of all sources, highest first."""
     hidden: bool
     look_at: int | None
     """When the status next changes by itself."""

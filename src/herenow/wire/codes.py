@@ -87,6 +87,7 @@ _TABLE = (
     Code("text_too_long", 400, _BOTH, "The text of a custom status has at most 100 code points."),
     Code("invalid_emoji", 400, _BOTH, "The emoji of a custom status is too long or has forbidden characters."),
     Code("invalid_mode", 400, _BOTH, "A mode is auto, busy, away or invisible."),
+    Code("invalid_source", 400, _REST, "A source is call, service, calendar or schedule."),
     Code("invalid_visibility", 400, _REST, "A visibility is everyone, contacts or nobody."),
     Code("blocking_oneself", 400, _REST, "Nobody can block themselves."),
     Code("invalid_platform", 400, _BOTH, "A platform is web, desktop, mobile or other."),
