@@ -35,13 +35,11 @@ def _words(*words: str) -> dict[str, object]:
     return {"anyOf": [{"enum": list(words)}, {"type": "null"}]}
 
 
-SOURCE_SCHEMA = {"description": "Where it comes from; default: service.", **_words(*SOURCES)}
-
 Id = Annotated[Any, Meta(extra_json_schema=ID_SCHEMA)]
 Past = Annotated[Any, Meta(extra_json_schema=_PAST)]
 Until = Annotated[Any, Meta(extra_json_schema=_INSTANT)]
 ModeWord = Annotated[Any, Meta(extra_json_schema={"enum": [mode.word for mode in Mode]})]
-SourceWord = Annotated[Any, Meta(extra_json_schema=SOURCE_SCHEMA)]
+SourceWord = Annotated[Any, Meta(extra_json_schema=_words(*SOURCES))]
 PlatformWord = Annotated[Any, Meta(extra_json_schema=_words(*(platform.word for platform in Platform)))]
 ActivityWord = Annotated[Any, Meta(extra_json_schema=_words(*(activity.value for activity in Activity)))]
 Text = Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"], "maxLength": MAX_TEXT})]

@@ -10,20 +10,13 @@ from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import json_response, no_content
-from herenow.api.request_shapes import (
-    SOURCE_SCHEMA,
-    CustomBody,
-    CustomOfUserBody,
-    ModeBody,
-    ModeOfUserBody,
-    PreferencesBody,
-)
+from herenow.api.request_shapes import CustomBody, CustomOfUserBody, ModeBody, ModeOfUserBody, PreferencesBody
 from herenow.core.model import Custom, Mode, Presence, Source
 from herenow.core.sources import choice_of
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
 from herenow.errors import ProtocolError
 from herenow.wire.answers import CustomAnswer, ModeAnswer, PreferencesAnswer
-from herenow.wire.inputs import parse_custom, parse_mode, parse_source
+from herenow.wire.inputs import SOURCES, parse_custom, parse_mode, parse_source
 from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
 
@@ -187,7 +180,7 @@ _CLEARED_OF = ResponseDoc("This source has none.")
 _SOURCE = Parameter(
     "source",
     "The source whose mode or custom status it is; `service` if it is left out. A body may name it instead.",
-    SOURCE_SCHEMA,
+    {"enum": list(SOURCES)},
     codes=("invalid_source",),
 )
 _ABOUT_SOURCES = (
