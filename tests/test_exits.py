@@ -11,8 +11,8 @@ import functools
 import pytest
 from tests.source_tree import MODULES, assert_none, name_of, tree
 
-RAW_VIEWS = {"public", "truth", "own", "devices"}
-SHOWN = {"status", "since", "last_seen", "custom", "platforms", "sessions", "mode", "mode_until", "hidden"}
+RAW_VIEWS = {"public", "truth", "own", "devices", "choice_of", "choices"}
+SHOWN = {"status", "since", "last_seen", "custom", "platforms", "sessions", "mode", "mode_until", "sources", "hidden"}
 
 MAY_LOOK = {
     # Storing: written, offered and woken up, never shown.
@@ -26,24 +26,27 @@ MAY_LOOK = {
     ("node/records/ledger_writer.py", "mode"),
     ("node/records/ledger_writer.py", "mode_until"),
     ("node/records/ledger_writer.py", "custom"),
+    ("node/records/ledger_writer.py", "sources"),
     ("node/cluster/shard_recovery.py", "last_seen"),
     ("node/sessions/connections.py", "sessions"),
     ("node/sessions/rest_beats.py", "sessions"),  # does another node have the device's socket?
     ("node/admin/users.py", "last_seen"),  # is anything left of a deleted user?
     ("node/cluster/dead_nodes.py", "sessions"),
-    # The user's own choice, returned to the user.
-    ("api/endpoints/user_settings.py", "custom"),
-    ("api/endpoints/user_settings.py", "mode"),
-    ("api/endpoints/user_settings.py", "mode_until"),
     # The name of the rule in an explanation; services only.
     ("node/admin/explain.py", "mode"),
+}
+
+MAY_TAKE = {
+    ("api/endpoints/user_settings.py", "choice_of")  # the choice of one source, returned to the source that made it
 }
 
 OUTSIDE = [path for path in MODULES if name_of(path).split("/")[0] not in ("core", "demo")]
 
 
 def test_only_the_projection_calls_raw_views():
-    assert_none(f"{name_of(path)} takes {view}" for path in OUTSIDE for view in raw_views(tree(path)))
+    found = {(name_of(path), view) for path in OUTSIDE for view in raw_views(tree(path))}
+    assert_none(f"{name} takes {view}" for name, view in found - MAY_TAKE)
+    assert_none(f"{name} does not take {view}" for name, view in MAY_TAKE - found)
 
 
 def test_only_the_projection_reads_fields_of_a_status():
@@ -74,6 +77,7 @@ def test_the_exit_rule_finds_code_that_bypasses_the_projection(leak):
         "from herenow.core.model import truth",
         "from herenow.core.model import View, public as shown",
         "from herenow.core import model\nmodel.own(presence)",
+        "from herenow.core.sources import choices",
     ],
 )
 def test_the_exit_rule_finds_a_raw_view(leak):
@@ -87,7 +91,7 @@ def looks():
 
 def raw_views(source):
     for node in ast.walk(source):
-        if isinstance(node, ast.ImportFrom) and node.module == "herenow.core.model":
+        if isinstance(node, ast.ImportFrom) and node.module in ("herenow.core.model", "herenow.core.sources"):
             yield from (alias.name for alias in node.names if alias.name in RAW_VIEWS)
         elif isinstance(node, ast.Attribute) and node.attr in RAW_VIEWS and ast.unparse(node.value) == "model":
             yield node.attr

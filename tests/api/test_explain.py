@@ -54,6 +54,27 @@ async def test_explain_names_session_timer_mode_and_the_status_the_viewer_gets(w
     assert (nobody["truth"]["because"], nobody["truth"]["sessions"]) == ("no_session", [])
 
 
+async def test_explain_names_the_sources_of_mode_and_custom_status(world):
+    await world.connect("s-ana", "laptop")
+    truth = (await explain(world, "s-bob", "s-ana"))["truth"]
+    assert (truth["mode_source"], truth["custom_status"], truth["custom_source"], truth["sources"]) == (
+        None,
+        None,
+        None,
+        [],
+    )
+    await world.put("/api/v1/presence/status", {"text": "mine"}, by="s-ana")
+    await world.put("/api/v1/users/s-ana/mode", {"mode": "busy", "source": "call"}, by=SERVICE)
+    await world.put("/api/v1/users/s-ana/status", {"text": "In a meeting", "source": "calendar"}, by=SERVICE)
+    truth = (await explain(world, "s-bob", "s-ana"))["truth"]
+    assert (truth["because"], truth["mode"], truth["mode_source"]) == ("mode", "busy", "call")
+    assert (truth["custom_status"]["text"], truth["custom_source"]) == ("mine", "user")
+    assert [
+        (each["source"], each["mode"], each["custom_status"] and each["custom_status"]["text"])
+        for each in truth["sources"]
+    ] == [("user", "auto", "mine"), ("call", "busy", None), ("calendar", "auto", "In a meeting")]
+
+
 @pytest.mark.parametrize("query", ["", "?viewer=a", "?target=b", "?viewer=a&viewer=b&target=c"])
 async def test_explain_needs_two_users(world, query):
     problem(await world.get(f"/api/v1/explain{query}", by=SERVICE), 400, "bad_shape")

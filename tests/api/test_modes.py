@@ -12,12 +12,13 @@ FAMILY = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
 
 @pytest.fixture(params=["own", "by a service"])
 def of(request):
-    """The path of a user's setting and its caller: the user, or a service."""
+    """The path of a user's setting and its caller: the user, or a service. Each has users of its own, because the user's
+    own choice counts before that of a service."""
 
     def of(user, what):
         if request.param == "own":
-            return f"/api/v1/presence/{what}", user
-        return f"/api/v1/users/{user}/{what}", SERVICE
+            return user, f"/api/v1/presence/{what}", user
+        return f"{user}-2", f"/api/v1/users/{user}-2/{what}", SERVICE
 
     return of
 
@@ -47,11 +48,11 @@ async def own(world, user):
 async def test_a_custom_status_is_set_and_returned(world, of, body, stored):
     if body.get("expires_at") == "2027-01-15T10:00:00+02:00":
         body, stored = ({**body, "expires_at": "2027-01-15T12:00:00+02:00"}, {**stored, "expires_at": NOW + 2 * HOUR})
-    path, by = of("writer", "status")
+    user, path, by = of("writer", "status")
     answer = await world.put(path, body, by=by)
     assert answer.status_code == 200
     assert answer.json() == {"custom_status": stored}
-    assert (await own(world, "writer"))["custom_status"] == stored
+    assert (await own(world, user))["custom_status"] == stored
 
 
 @pytest.mark.parametrize(
@@ -77,24 +78,24 @@ async def test_a_custom_status_is_set_and_returned(world, of, body, stored):
     ],
 )
 async def test_an_invalid_custom_status_is_refused_and_changes_nothing(world, of, body, code):
-    path, by = of("careful", "status")
+    user, path, by = of("careful", "status")
     await world.put(path, {"text": "before"}, by=by)
     problem(await world.put(path, body, by=by), 400, code)
-    assert (await own(world, "careful"))["custom_status"]["text"] == "before"
+    assert (await own(world, user))["custom_status"]["text"] == "before"
 
 
 async def test_a_custom_status_is_cleared_and_may_be_cleared_again(world, of):
-    path, by = of("clearer", "status")
+    user, path, by = of("clearer", "status")
     await world.put(path, {"text": "x"}, by=by)
     for _ in range(2):
         assert (await world.delete(path, by=by)).status_code == 204
-    assert (await own(world, "clearer"))["custom_status"] is None
+    assert (await own(world, user))["custom_status"] is None
 
 
 async def test_a_custom_status_never_changes_liveness(world, of):
-    path, by = of("dead", "status")
+    user, path, by = of("dead", "status")
     await world.put(path, {"text": "x"}, by=by)
-    status = (await world.get("/api/v1/presence/dead", by=SERVICE)).json()
+    status = (await world.get(f"/api/v1/presence/{user}", by=SERVICE)).json()
     assert (status["status"], status["custom_status"], status["last_seen"]) == ("offline", None, None)
 
 
@@ -103,14 +104,14 @@ async def test_a_custom_status_never_changes_liveness(world, of):
 
 @pytest.mark.parametrize("mode", ["auto", "busy", "away", "invisible"])
 async def test_a_mode_is_set_and_returned(world, of, mode):
-    path, by = of("chooser", "mode")
+    user, path, by = of("chooser", "mode")
     answer = await world.put(path, {"mode": mode}, by=by)
     assert (answer.status_code, answer.json()) == (200, {"mode": mode, "until": None})
-    assert (await own(world, "chooser"))["mode"] == mode
+    assert (await own(world, user))["mode"] == mode
 
 
 async def test_a_mode_may_have_an_end_time(world, of):
-    path, by = of("brief", "mode")
+    user, path, by = of("brief", "mode")
     answer = await world.put(path, {"mode": "busy", "until": NOW + HOUR}, by=by)
     assert answer.json() == {"mode": "busy", "until": NOW + HOUR}
     assert (await world.put(path, {"mode": "auto", "until": NOW + HOUR}, by=by)).json()["until"] is None
@@ -131,7 +132,7 @@ async def test_a_mode_may_have_an_end_time(world, of):
     ],
 )
 async def test_an_invalid_mode_is_refused(world, of, body, code):
-    path, by = of("chooser", "mode")
+    user, path, by = of("chooser", "mode")
     problem(await world.put(path, body, by=by), 400, code)
 
 
@@ -143,6 +144,96 @@ async def test_clearing_the_mode_keeps_the_text_and_clearing_the_text_keeps_the_
     await world.put("/api/v1/presence/mode", {"mode": "away"}, by="both")
     await world.delete("/api/v1/presence/status", by="both")
     assert (await own(world, "both"))["mode"] == "away"
+
+
+# --- Sources
+
+
+async def setting(world, user, what, source, **body):
+    return await world.put(f"/api/v1/users/{user}/{what}", {**body, "source": source}, by=SERVICE)
+
+
+async def shown(world, user):
+    me = await own(world, user)
+    text = me["custom_status"] and me["custom_status"]["text"]
+    return me["mode"], me.get("mode_source"), text, me.get("custom_source")
+
+
+async def test_the_user_s_own_choice_counts_before_that_of_every_service(world):
+    await world.put("/api/v1/presence/mode", {"mode": "away"}, by="chief")
+    await world.put("/api/v1/presence/status", {"text": "mine"}, by="chief")
+    for source in ("call", "service", "calendar", "schedule"):
+        answer = await setting(world, "chief", "mode", source, mode="busy", until=NOW + HOUR)
+        assert (answer.status_code, answer.json()) == (200, {"mode": "busy", "until": NOW + HOUR})
+        answer = await setting(world, "chief", "status", source, text=source)
+        assert answer.json() == {"custom_status": {"text": source, "emoji": "", "expires_at": None}}
+    assert await shown(world, "chief") == ("away", "user", "mine", "user")
+    answer = await world.put("/api/v1/presence/mode", {"mode": "auto"}, by="chief")
+    assert answer.json() == {"mode": "auto", "until": None}, "the user's own choice; the call's shows"
+    await world.delete("/api/v1/presence/status", by="chief")
+    assert await shown(world, "chief") == ("busy", "call", "call", "call")
+    for source, following in (("call", "service"), ("service", "calendar"), ("calendar", "schedule")):
+        for what in ("mode", "status"):
+            path = f"/api/v1/users/chief/{what}?source={source}"
+            assert (await world.delete(path, by=SERVICE)).status_code == 204
+        assert await shown(world, "chief") == ("busy", following, following, following)
+    await world.delete("/api/v1/users/chief/mode?source=schedule", by=SERVICE)
+    assert await shown(world, "chief") == ("auto", None, "schedule", "schedule")
+
+
+@pytest.mark.parametrize(
+    ("body", "query"),
+    [
+        ({}, ""),
+        ({"source": None}, ""),
+        ({"source": "service"}, ""),
+        ({}, "?source=service"),
+        ({"source": "service"}, "?source=service"),
+    ],
+)
+async def test_the_default_source_is_service(world, body, query):
+    user = "default"
+    await world.put(f"/api/v1/users/{user}/mode{query}", {"mode": "busy", **body}, by=SERVICE)
+    await world.put(f"/api/v1/users/{user}/status{query}", {"text": "x", **body}, by=SERVICE)
+    assert await shown(world, user) == ("busy", "service", "x", "service")
+    await world.delete(f"/api/v1/users/{user}/mode", by=SERVICE)
+    await world.delete(f"/api/v1/users/{user}/status", by=SERVICE)
+    assert await shown(world, user) == ("auto", None, None, None)
+
+
+async def test_clearing_one_source_leaves_the_others(world):
+    await setting(world, "two", "mode", "calendar", mode="away")
+    await world.delete("/api/v1/users/two/mode", by=SERVICE)
+    await world.delete("/api/v1/users/two/status?source=calendar", by=SERVICE)
+    assert await shown(world, "two") == ("away", "calendar", None, None)
+    await setting(world, "two", "mode", "calendar", mode="auto")
+    assert await shown(world, "two") == ("auto", None, None, None)
+
+
+@pytest.mark.parametrize("source", ["user", "Call", "", "meeting", 7, ["call"], True])
+async def test_an_unknown_source_is_refused(world, source):
+    for what, body in (("mode", {"mode": "busy"}), ("status", {"text": "x"})):
+        problem(await setting(world, "who", what, source, **body), 400, "invalid_source")
+    assert await shown(world, "who") == ("auto", None, None, None)
+
+
+@pytest.mark.parametrize("source", ["user", "Call", "", "meeting"])
+async def test_an_unknown_source_in_the_address_is_refused(world, source):
+    for what, body in (("mode", {"mode": "busy"}), ("status", {"text": "x"})):
+        path = f"/api/v1/users/who/{what}?source={source}"
+        problem(await world.put(path, body, by=SERVICE), 400, "invalid_source")
+        problem(await world.delete(path, by=SERVICE), 400, "invalid_source")
+
+
+async def test_two_different_sources_in_one_request_are_refused(world):
+    path = "/api/v1/users/who/mode?source=call"
+    problem(await world.put(path, {"mode": "busy", "source": "calendar"}, by=SERVICE), 400, "bad_shape")
+    problem(await world.delete(f"{path}&source=call", by=SERVICE), 400, "bad_shape")
+
+
+async def test_users_have_no_source_to_choose(world):
+    problem(await world.put("/api/v1/presence/mode", {"mode": "busy", "source": "call"}, by="who"), 400, "bad_shape")
+    problem(await world.put("/api/v1/presence/status", {"text": "x", "source": "call"}, by="who"), 400, "bad_shape")
 
 
 async def test_a_mode_and_status_set_by_a_service_are_shown_to_friends(world):

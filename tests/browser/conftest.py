@@ -50,6 +50,6 @@ async def come(browser: Browser, demo: Server) -> AsyncIterator[Come]:
     for each in people:
         await each.leave()
     for user in ("ana", "bo", "chen", "dara"):
-        await demo.rest("PUT", f"/users/{user}/mode", mode="auto")
-        await demo.rest("DELETE", f"/users/{user}/status")
+        await demo.rest("PUT", "/presence/mode", user, service=False, mode="auto")
+        await demo.rest("DELETE", "/presence/status", user, service=False)
         await demo.rest("POST", f"/users/{user}/disconnect")

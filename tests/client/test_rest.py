@@ -65,11 +65,17 @@ def _whole_interface(url: str) -> None:
         assert custom is not None
         assert custom.text == "Lunch"
         assert bo.get("ana").status == "busy"
-        backend.set_mode("auto", user="ana")
-        backend.clear_status(user="ana")
-        assert (ana.me().mode, ana.me().custom_status) == ("auto", None)
-        backend.set_status("In a call", user="ana")
+        assert backend.set_mode("away", user="ana", source="call").mode == "away"
+        backend.set_status("In a call", user="ana", source="call")
+        assert (ana.me().mode, ana.me().mode_source, ana.me().custom_source) == ("busy", "user", "user")
+        ana.set_mode("auto")
         ana.clear_status()
+        assert (ana.me().mode, ana.me().mode_source, ana.me().custom_source) == ("away", "call", "call")
+        backend.set_mode("auto", user="ana", source="call")
+        backend.clear_status(user="ana", source="call")
+        assert (ana.me().mode, ana.me().mode_source, ana.me().custom_status) == ("auto", None, None)
+        backend.set_status("In a call", user="ana")
+        backend.clear_status(user="ana")
 
         assert ana.set_preferences(idle_after=60).idle_after == 60
         assert ana.preferences().idle_after == 60

@@ -94,8 +94,8 @@ MUTANTS = (
     ),
     mutant(
         "a mode's end clears its successor",
-        "replace(presence, mode=mode, mode_until=end)",
-        "replace(presence, mode=mode, mode_until=end or presence.mode_until)",
+        "mode=mode, mode_until=end), now)",
+        "mode=mode, mode_until=end or presence.mode_until), now)",
         "test_modes.py::test_a_mode_changes_the_shown_status",
     ),
     mutant(
@@ -103,6 +103,36 @@ MUTANTS = (
         "if end is not None and end <= now:",
         "if False:",
         "test_modes.py::test_a_mode_or_text_that_arrives_after_its_end_is_ignored",
+    ),
+    mutant(
+        "a service erases what the user chose",
+        "others = [each for each in choices(presence) if each.source is not choice.source]",
+        "others = [each for each in presence.sources if each.source is not choice.source]",
+        "test_sources.py::test_the_highest_source_counts",
+    ),
+    mutant(
+        "the end of one source ends all",
+        "[_unended(each, at) for each in chosen], at)",
+        "[], at)",
+        "test_sources.py::test_the_end_of_a_source_reveals_the_next",
+    ),
+    mutant(
+        "only the source that counts ends",
+        "        dues += ends(presence.sources)\n",
+        "        pass\n",
+        "test_sources.py::test_a_source_below_ends_at_its_own_time",
+    ),
+    mutant(
+        "a record with sources is dropped",
+        "presence.custom or presence.sources or",
+        "presence.custom or",
+        "test_sources.py::test_a_record_with_sources_is_kept_in_the_store",
+    ),
+    mutant(
+        "what a node without sources did is believed",
+        "if presence.sources and (decided := agreed(presence, now)) is not presence:",
+        "if False:",
+        "test_sources.py::test_after_a_node_without_sources_the_highest_source_counts",
     ),
     mutant(
         "a mode keeps who is gone",
@@ -264,8 +294,8 @@ MUTANTS = (
     ),
     mutant(
         "a note is kept for ever",
-        "        dues.append(tombstone.at + REMEMBER_SIGN_OUT)",
-        "        pass",
+        "kept_since = [tombstone.at for tombstone in presence.signed_out]",
+        "kept_since: list[int] = []",
         "test_sign_out.py::test_a_sign_out_entry_expires_and_lets_the_record_be_dropped",
     ),
     mutant(

@@ -24,6 +24,10 @@ class Visit:
     """Last sign of life of a session that dies if it stays silent (REST, half-open socket)."""
 
 
+SOURCES = ("user", "call", "service", "calendar", "schedule")
+"""Highest first."""
+
+
 class Oracle:
     def __init__(self, now: int, *, grace: int, idle_after: int, dead_after: int, online_delay: int) -> None:
         self.now = now
@@ -32,9 +36,10 @@ class Oracle:
         self.own_idle_after: int | None = None
         self.visits: dict[tuple[str, str], Visit] = {}
         self.mode = "auto"
-        self.mode_until: int | None = None
-        self.text: str | None = None
-        self.text_until: int | None = None
+        """The mode that counts."""
+        self.modes: dict[str, tuple[str, int | None]] = {}
+        """Source → (mode, end), without `auto`."""
+        self.texts: dict[str, tuple[str, int | None]] = {}
         self.status = "offline"
         self.since: int | None = None
         self.last_seen: int | None = None
@@ -66,11 +71,24 @@ class Oracle:
     def public_text(self) -> str | None:
         return None if self.public == "offline" else self.text
 
+    @property
+    def text(self) -> str | None:
+        return next((self.texts[source][0] for source in SOURCES if source in self.texts), None)
+
+    @property
+    def mode_source(self) -> str | None:
+        return next((source for source in SOURCES if source in self.modes), None)
+
+    @property
+    def text_source(self) -> str | None:
+        return next((source for source in SOURCES if source in self.texts), None)
+
     # --- Time
 
     def instants(self) -> list[int]:
         """All times at which something may happen by itself."""
-        found = [self.mode_until, self.text_until, self.arriving_until]
+        found = [self.arriving_until]
+        found += [until for _, until in [*self.modes.values(), *self.texts.values()]]
         for visit in self.visits.values():
             found.append(visit.acted + self.idle_after)
             if visit.lost is not None:
@@ -94,10 +112,9 @@ class Oracle:
                 elif visit.lost is not None and self.now >= visit.lost + self.grace:
                     del self.visits[key]
             self._judge_if_live()
-        if self.mode_until is not None and self.now >= self.mode_until:
-            self._choose("auto", None)
-        if self.text_until is not None and self.now >= self.text_until:
-            self.text = self.text_until = None
+        self.modes = self._unended(self.modes)
+        self.texts = self._unended(self.texts)
+        self._choose(self.modes[source][0] if (source := self.mode_source) else "auto")
         if self._live() and self.arriving_until is not None and self.now >= self.arriving_until:
             self.arriving_until = None
         self._judge_if_live()
@@ -183,12 +200,17 @@ class Oracle:
                 self._judge()
         self.happen()
 
-    def chooses(self, mode: str, until: int | None) -> None:
-        self._choose(mode, until if mode != "auto" else None)
+    def chooses(self, mode: str, until: int | None, source: str = "user") -> None:
+        self.modes.pop(source, None)
+        if mode != "auto":
+            self.modes[source] = mode, until
+        self._choose(self.modes[highest][0] if (highest := self.mode_source) else "auto")
         self.happen()
 
-    def writes(self, text: str | None, until: int | None = None) -> None:
-        self.text, self.text_until = text, until
+    def writes(self, text: str | None, until: int | None = None, source: str = "user") -> None:
+        self.texts.pop(source, None)
+        if text is not None:
+            self.texts[source] = text, until
 
     def idles_after(self, limit: int | None) -> None:
         self.own_idle_after = limit
@@ -232,14 +254,17 @@ class Oracle:
 
     # --- Helpers
 
-    def _choose(self, mode: str, until: int | None) -> None:
+    def _unended(self, chosen: dict[str, tuple[str, int | None]]) -> dict[str, tuple[str, int | None]]:
+        return {source: each for source, each in chosen.items() if each[1] is None or self.now < each[1]}
+
+    def _choose(self, mode: str) -> None:
         if mode == "invisible" and self.public != "offline" and self._live():
             self._seen(self.now)
         if self.mode == "invisible" and mode != "invisible" and self.visits:
             self.since = self.shown_at = self.now
         if (mode == "invisible") != (self.mode == "invisible"):
             self.hidden_at = self.now if mode == "invisible" else None
-        self.mode, self.mode_until = mode, until
+        self.mode = mode
 
     def _lives(self, visit: Visit) -> None:
         if visit.evidence is not None:

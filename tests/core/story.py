@@ -3,9 +3,9 @@
     Story().play("connect d1, 10s, drop d1, 29s, connect d1").saw("online")
 
 Steps are separated by commas. During a duration (`30s`, `5m`, `1ms`) every wake-up is processed on time; during
-`asleep 30s` none is. Every other step is a method below with its arguments; `on`, `as`, `for` and `via` are keyword
-arguments: `connect d1 on n2 as mobile`, `mode busy for 30m`. A step after `quietly` changes only the node's memory,
-until something else makes the node settle.
+`asleep 30s` none is. Every other step is a method below with its arguments; `on`, `as`, `for`, `via` and `by` are keyword
+arguments: `connect d1 on n2 as mobile`, `mode busy by call for 30m`. A step after `quietly` changes only the node's
+memory, until something else makes the node settle.
 
 Like the node, a story keeps timestamps per session, settles, commits, settles again while there is more, and drops
 sessions that were signed out or refused. After every settle it checks the invariants (`_check`).
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from herenow.core import edits, record
-from herenow.core.model import UNLEASED, Custom, Mode, Platform, Presence, Session, View, own, public
+from herenow.core.model import UNLEASED, Custom, Mode, Platform, Presence, Session, Source, View, own, public
 from herenow.core.settle import Edit, Held, Outcome, Timings, settle, wake_at
 
 T0 = 1_700_000_000_000
@@ -28,7 +28,7 @@ M = 60 * S
 H = 60 * M
 
 UNITS = {"ms": 1, "s": S, "m": M, "h": H}
-NAMED = {"on": "on", "as": "platform", "for": "lasts", "via": "via"}
+NAMED = {"on": "on", "as": "platform", "for": "lasts", "via": "via", "by": "by"}
 
 
 def ms(text: str) -> int:
@@ -312,16 +312,16 @@ class Story:
         node = self._anybody()
         self.settle(node, edits.erase(self.now, (node.epoch,)))
 
-    def mode(self, mode: str, *, lasts: str | None = None, via: str = "n1") -> None:
+    def mode(self, mode: str, *, lasts: str | None = None, by: str = "user", via: str = "n1") -> None:
         until = None if lasts is None else self.now + ms(lasts)
-        self.settle(self._node(via), edits.set_mode(Mode[mode.upper()], until))
+        self.settle(self._node(via), edits.set_mode(Mode[mode.upper()], until, Source[by.upper()]))
 
-    def text(self, text: str, *, lasts: str | None = None, via: str = "n1") -> None:
+    def text(self, text: str, *, lasts: str | None = None, by: str = "user", via: str = "n1") -> None:
         until = None if lasts is None else self.now + ms(lasts)
-        self.settle(self._node(via), edits.set_custom(Custom(text, until=until)))
+        self.settle(self._node(via), edits.set_custom(Custom(text, until=until), Source[by.upper()]))
 
-    def no_text(self, *, via: str = "n1") -> None:
-        self.settle(self._node(via), edits.set_custom(None))
+    def no_text(self, *, by: str = "user", via: str = "n1") -> None:
+        self.settle(self._node(via), edits.set_custom(None, Source[by.upper()]))
 
     def idle_after(self, duration: str, *, via: str = "n1") -> None:
         limit = None if duration == "default" else ms(duration)

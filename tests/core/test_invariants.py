@@ -11,11 +11,12 @@ import os
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.core.oracle import REST, Oracle
+from tests.core.oracle import REST, SOURCES, Oracle
 from tests.core.story import T0, H, Line, M, S, Story
 
-from herenow.core.model import Mode
+from herenow.core.model import Mode, Source
 from herenow.core.settle import droppable
+from herenow.core.sources import choices
 from herenow.core.timeline import REMEMBER_SIGN_OUT
 
 PROFILES = {
@@ -27,6 +28,7 @@ devices = st.sampled_from(["a", "b"])
 nodes = st.sampled_from(["n1", "n2"])
 shifts = st.sampled_from([-1, 0, 1])
 ends = st.sampled_from([None, 1, 10 * S, 4 * M, 30 * M])
+sources = st.sampled_from(["user", "user", "user", *SOURCES])
 PLATFORMS = {"a": "web", "b": "mobile"}
 THIRD = 30 * S
 """REST heartbeats come no closer here, so that each is written; test_unleased covers the others."""
@@ -145,23 +147,23 @@ class World(RuleBasedStateMachine):
             self.oracle.signs_out(device)
             self.story.sign_out(device, via=node)
 
-    # --- Choices of users
+    # --- Choices of users and services
 
-    @rule(mode=st.sampled_from([*(mode.word for mode in Mode), "invisible"]), lasts=ends)
-    def choose(self, mode, lasts):
+    @rule(mode=st.sampled_from([*(mode.word for mode in Mode), "invisible"]), lasts=ends, source=sources)
+    def choose(self, mode, lasts, source):
         self.now()
-        self.oracle.chooses(mode, None if lasts is None else self.story.now + lasts)
-        self.story.mode(mode, lasts=None if lasts is None else f"{lasts}ms")
+        self.oracle.chooses(mode, None if lasts is None else self.story.now + lasts, source)
+        self.story.mode(mode, lasts=None if lasts is None else f"{lasts}ms", by=source)
 
-    @rule(text=st.sampled_from(["tea", "lunch", None]), lasts=ends)
-    def write(self, text, lasts):
+    @rule(text=st.sampled_from(["tea", "lunch", None]), lasts=ends, source=sources)
+    def write(self, text, lasts, source):
         self.now()
         if text is None:
-            self.oracle.writes(None)
-            self.story.no_text()
+            self.oracle.writes(None, source=source)
+            self.story.no_text(by=source)
         else:
-            self.oracle.writes(text, None if lasts is None else self.story.now + lasts)
-            self.story.text(text, lasts=None if lasts is None else f"{lasts}ms")
+            self.oracle.writes(text, None if lasts is None else self.story.now + lasts, source)
+            self.story.text(text, lasts=None if lasts is None else f"{lasts}ms", by=source)
 
     @rule(limit=st.sampled_from([None, 30 * S, 1 * H]))
     def change_idle_after(self, limit):
@@ -209,6 +211,10 @@ class World(RuleBasedStateMachine):
         assert story.record.last_seen == oracle.last_seen
         assert story.view.last_seen == oracle.public_last_seen
         assert (story.view.custom and story.view.custom.text) == oracle.public_text
+        record = story.record
+        assert word(record.mode_source) == oracle.mode_source
+        assert word(record.custom_source) == oracle.text_source
+        assert {choice.source.word for choice in choices(record)} == {*oracle.modes, *oracle.texts}
         if self.punctual or oracle.public == "offline":
             assert story.view.since == oracle.public_since
 
@@ -291,7 +297,8 @@ class World(RuleBasedStateMachine):
         assert story.truth == story.status == "offline"
         assert not story.record.sessions
         assert story.next_wake is None
-        story.play("mode auto, no-text")
+        for source in SOURCES:
+            story.play(f"mode auto by {source}, no-text by {source}")
         assert droppable(story.record)
 
     # --- Helpers
@@ -331,6 +338,10 @@ class World(RuleBasedStateMachine):
 
     def epoch(self, node: str) -> str:
         return self.story.nodes[node].epoch
+
+
+def word(source: Source | None) -> str | None:
+    return None if source is None else source.word
 
 
 World.TestCase.settings = settings(

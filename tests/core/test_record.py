@@ -7,8 +7,29 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core.story import T0, Story, table
 
-from herenow.core.model import Custom, Idle, Mode, Platform, Presence, Retired, Session, SignedOut, Status
-from herenow.core.record import Damaged, UnknownFormat, decode, encode, may_mention, version_of
+from herenow.core.model import (
+    Custom,
+    Idle,
+    Mode,
+    Platform,
+    Presence,
+    Retired,
+    Session,
+    SignedOut,
+    Source,
+    Sourced,
+    Status,
+)
+from herenow.core.record import (
+    Damaged,
+    UnknownFormat,
+    decode,
+    decode_sources,
+    encode,
+    encode_sources,
+    may_mention,
+    version_of,
+)
 from herenow.core.settle import Held, Timings, settle
 
 NEWEST = 2**48 - 1
@@ -34,6 +55,15 @@ contents = st.binary(max_size=9) | st.sampled_from([bytes(127), bytes(128), byte
 unknown_fields = st.lists(st.tuples(st.integers(100, 255), contents), max_size=2).map(
     lambda fields: b"".join(field(tag, content) for tag, content in fields)
 )
+sourced = st.builds(
+    Sourced,
+    source=st.sampled_from([source for source in Source if source is not Source.USER]),
+    mode=st.sampled_from(Mode),
+    mode_until=st.none() | times,
+    custom=st.none() | customs,
+    gives_mode=st.booleans(),
+    gives_custom=st.booleans(),
+)
 presences = st.builds(
     Presence,
     version=st.integers(0, NEWEST) | st.integers(T0 - 10**9, T0 + 10**9),
@@ -43,6 +73,7 @@ presences = st.builds(
     mode=st.sampled_from(Mode),
     mode_until=st.none() | times,
     custom=st.none() | customs,
+    sources=st.lists(sourced, max_size=4).map(tuple),
     chosen=st.just(0) | times,
     idle_after=st.none() | st.integers(0, 10**9),
     status=st.sampled_from(Status),
@@ -66,6 +97,7 @@ def field(tag: int, content: bytes) -> bytes:
 @example(Presence(version=NEWEST, since=0, last_seen=2**48))
 @example(Presence(version=0, sessions=(Session("é" * 64, "", 1, 2, 3, lost_at=4),)))
 @example(Presence(version=T0, custom=Custom("👩‍👩‍👧‍👦" * 14, "🏳️‍🌈", T0 + 1)))
+@example(Presence(version=T0, sources=(Sourced(Source.SCHEDULE, Mode.BUSY, T0, Custom("é", "🌴", 2**48), True, True),)))
 @example(Presence(version=T0, signed_out=(SignedOut("𝄞" * 32, "epoch-n1", T0 - 1),)))
 def test_a_decoded_record_equals_the_encoded_one(presence):
     written = encode(presence)
@@ -115,7 +147,7 @@ def test_records_stay_small(script, most):
 # Records of a newer version
 
 
-@given(presences, st.integers(13, 255), contents)
+@given(presences, st.integers(14, 255), contents)
 def test_a_field_with_an_unknown_tag_is_kept_and_written_back(presence, tag, content):
     foreign = field(tag, content)
     written = encode(presence)
@@ -129,6 +161,68 @@ def test_settle_keeps_an_unknown_field():
     story = Story(start=decode(encode(Presence()) + field(77, b"from the future")))
     story.play("connect d1, mode busy, 1m, drop d1, 1h")
     assert field(77, b"from the future") in encode(story.record)
+
+
+# Sources
+
+
+@given(st.lists(sourced, max_size=4).map(tuple))
+def test_the_sources_alone_are_encoded_and_decoded(sources):
+    assert decode_sources(encode_sources(sources)) == sources
+
+
+@given(st.lists(sourced, max_size=4).map(tuple), times, times)
+def test_the_bytes_of_sources_do_not_depend_on_the_version(sources, one, other):
+    """A node that does not know them writes the same bytes into a record with another version."""
+    record = encode(Presence(version=min(one, NEWEST), sources=sources))
+    rewritten = record[:2] + min(other, NEWEST).to_bytes(6, "big") + record[8:]
+    assert decode(rewritten).sources == sources
+
+
+@table(
+    "script, record",
+    {
+        "nobody": ("1s", "0100000000000000"),
+        "a mode and a text of the user": (
+            "connect device-1 as web, 1m, mode busy for 1h, text tea for 2h",
+            "0127018bcfe65261010102031921086465766963652d317a9a1c87e9f5c2a907c2a907c2a9070504fdb9b703060901fdf3ee06007465"
+            "61070100",
+        ),
+        "hidden and gone": ("connect d1, 1m, mode invisible, drop d1, 1m", "010c018bcfe6c7900203e0d4030703e0d403"),
+        "away by choice": ("connect d1, bye d1, mode away", "0108018bcfe56802020104070100"),
+        "a source that came and went": (
+            "connect d1, bye d1, mode away, mode busy by call, mode auto by call",
+            "0108018bcfe56804020108070100",
+        ),
+    },
+)
+def test_records_without_sources_have_the_bytes_of_the_version_before(script, record):
+    assert encode(Story().play(script).record).hex() == record
+
+
+@table(
+    "content",
+    {
+        "an unknown source": (bytes((0x0B, 1)),),
+        "an unknown mode": (bytes((2, 4)),),
+        "both, and more": (bytes((0xFF, 9)) + b"what comes later",),
+    },
+)
+def test_a_source_of_a_newer_version_is_kept(content):
+    foreign = field(13, content)
+    known = Sourced(Source.CALL, Mode.BUSY, gives_mode=True)
+    read = decode(encode(Presence(version=T0, sources=(known,))) + foreign)
+    assert (read.sources, read.extra) == ((known,), foreign)
+    assert foreign in encode(read)
+    assert decode_sources(encode_sources([known]) + foreign) == (known,)
+
+
+@pytest.mark.parametrize("fields", [b"\x0d", b"\x0d\x01\x02", b"\x0d\x03\x02\x01\x00", b"\x0d\x02\x12\x01"])
+def test_damaged_sources_are_refused(fields):
+    with pytest.raises(Damaged, match="sources of"):
+        decode_sources(fields)
+    with pytest.raises(Damaged, match="record of"):
+        decode(b"\x01\x00" + T0.to_bytes(6, "big") + fields)
 
 
 @pytest.mark.parametrize("record", [b"", b"\x00", b"\x02" + bytes(7), b"\xff" * 40])

@@ -22,7 +22,7 @@ CREATE TABLE choices (
 	mode_until BIGINT, 
 	custom_text TEXT, 
 	custom_emoji TEXT, 
-	custom_until BIGINT, 
+	custom_until BIGINT, sources TEXT, 
 	PRIMARY KEY (user)
 )
  WITHOUT ROWID
@@ -116,6 +116,7 @@ CREATE TABLE choices (
 	custom_text TEXT, 
 	custom_emoji TEXT, 
 	custom_until BIGINT, 
+	sources TEXT, 
 	PRIMARY KEY ("user")
 )
 CREATE TABLE contacts (

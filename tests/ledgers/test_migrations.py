@@ -8,9 +8,11 @@ import sqlalchemy
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
+from herenow.core.model import Mode, Source, Sourced
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.sql import NEWEST, VERSION_TABLE, metadata, revisions
 from herenow.ledgers.sqlite import SqliteLedger
+from herenow.ports import Choice
 
 
 @pytest.fixture
@@ -48,6 +50,59 @@ async def test_a_migration_keeps_the_data_of_an_older_ledger(path):
     assert (await ledger.remembered(["ana"]))["ana"].idle_after == 60_000
     assert await ledger.preferences(["ana"]) == {}
     assert await ledger.is_member("r", "ana")
+    await ledger.close()
+
+
+async def test_a_node_of_the_schema_before_sources_writes_beside_them(path):
+    """A node that still runs during a rolling upgrade: its statements do not name the new column."""
+    ledger = SqliteLedger(path)
+    await ledger.open()
+    call = Sourced(Source.CALL, Mode.BUSY, gives_mode=True)
+    await ledger.save_choices([Choice("ana", 1, Mode.BUSY, sources=(call,))])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "INSERT INTO choices (user, version, mode, mode_until, custom_text, custom_emoji, custom_until) "
+            "VALUES ('ana', 2, 2, NULL, NULL, NULL, NULL), ('bo', 1, 1, NULL, NULL, NULL, NULL) ON CONFLICT (user) "
+            "DO UPDATE SET version = excluded.version, mode = excluded.mode WHERE excluded.version > choices.version"
+        )
+        connection.commit()
+    known = await ledger.remembered(["ana", "bo"])
+    assert known["ana"].choice == Choice("ana", 2, Mode.AWAY, sources=(call,))
+    assert known["bo"].choice == Choice("bo", 1, Mode.BUSY)
+    await ledger.close()
+
+
+async def test_unreadable_sources_count_as_none(path):
+    ledger = SqliteLedger(path)
+    await ledger.open()
+    await ledger.save_choices([Choice(user, 1, Mode.BUSY) for user in ("ana", "bo")])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE choices SET sources = CASE user WHEN 'ana' THEN '!' ELSE 'DQ==' END")
+        connection.commit()
+    known = await ledger.remembered(["ana", "bo"])
+    assert {user: each.choice for user, each in known.items()} == {
+        user: Choice(user, 1, Mode.BUSY) for user in ("ana", "bo")
+    }
+    await ledger.close()
+
+
+BACK_TO_0003 = ("ALTER TABLE choices DROP COLUMN sources", f"UPDATE {VERSION_TABLE} SET version_num = '0003'")
+
+
+async def test_going_back_to_the_schema_before_sources_keeps_the_choice_that_counts(path):
+    """As on the page about the database. The schema after it is that of the version before."""
+    ledger = SqliteLedger(path)
+    await ledger.open()
+    call = Sourced(Source.CALL, Mode.BUSY, gives_mode=True)
+    await ledger.save_choices([Choice("ana", 1, Mode.BUSY, sources=(call,))])
+    await ledger.close()
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in BACK_TO_0003:
+            connection.execute(statement)
+        connection.commit()
+    assert await ledger.schema() == ("0003", NEWEST)
+    await ledger.open()
+    assert (await ledger.remembered(["ana"]))["ana"].choice == Choice("ana", 1, Mode.BUSY)
     await ledger.close()
 
 

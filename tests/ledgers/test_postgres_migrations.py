@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 import sqlalchemy
@@ -10,11 +11,15 @@ from alembic.migration import MigrationContext
 from sqlalchemy.exc import OperationalError
 from tests.postgres_server import open_postgres
 
+from herenow.core.model import Mode, Source, Sourced
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.postgres import postgres_ledger as postgres
 from herenow.ledgers.postgres.schema_check import make_schema
 from herenow.ledgers.sql import NEWEST, VERSION_TABLE, metadata, revisions
+from herenow.ports import Choice
 from herenow_testing.contracts.ledger import NOW, seen
+
+ROOT = Path(__file__).parents[2]
 
 OBJECTS = """
 SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace
@@ -112,6 +117,26 @@ async def test_an_older_schema_is_refused_until_it_is_migrated(server, empty):
     await ledger.open()
     assert (await ledger.remembered(["ana"]))["ana"].idle_after == 60_000
     assert await ledger.preferences(["ana"]) == {}
+    await ledger.close()
+
+
+async def test_a_database_goes_back_to_the_schema_before_sources_and_forward_again(server, empty):
+    """By the statements on the page about the database."""
+    ledger = open_postgres(empty)
+    await ledger.open()
+    call = Sourced(Source.CALL, Mode.BUSY, gives_mode=True)
+    await ledger.save_choices([Choice("ana", 1, Mode.BUSY, sources=(call,))])
+    assert (await ledger.remembered(["ana"]))["ana"].choice == Choice("ana", 1, Mode.BUSY, sources=(call,))
+    await ledger.close()
+    page = (ROOT / "docs" / "ledger.md").read_text(encoding="utf-8")
+    for statement in re.findall(
+        r"^(?:ALTER TABLE herenow\.choices|UPDATE herenow\.herenow_schema) .*;$", page, re.MULTILINE
+    ):
+        await server.sql(statement, "empty")
+    assert await ledger.schema() == ("0003", NEWEST)
+    await ledger.migrate()
+    await ledger.open()
+    assert (await ledger.remembered(["ana"]))["ana"].choice == Choice("ana", 1, Mode.BUSY)
     await ledger.close()
 
 

@@ -3,7 +3,8 @@
 import pytest
 from tests.node.scenes import meet
 
-from herenow.core.model import Custom, Mode
+from herenow.core.model import Custom, Mode, Source
+from herenow.core.shards import shard_of
 from herenow.errors import UnknownOutcome
 from herenow_testing.faults.faulty_engine import Fault, Rule
 
@@ -173,3 +174,104 @@ async def test_a_failed_mode_change_is_not_applied_after_a_later_one(world):
     assert far.saw("ana") == ["online", "offline"]
     assert bob.last("ana").status == "offline"
     assert world.stored("ana").mode is Mode.INVISIBLE
+
+
+# Sources
+
+
+async def test_d9_a_service_does_not_erase_what_the_user_chose(world):
+    node, ana, bob = await meet(world)
+    choices = node.node.sessions.modes
+    await choices.set_mode("ana", Mode.AWAY, None)
+    await choices.set_mode("ana", Mode.BUSY, world.now + 60_000, Source.SERVICE)
+    await world.sleep(61)
+    assert bob.saw("ana") == ["online", "away"]
+    await choices.set_mode("ana", Mode.BUSY, None, Source.CALENDAR)
+    await choices.set_mode("ana", Mode.AUTO, None)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "away", "busy"]
+    assert (ana.own()["mode"], ana.own()["mode_source"]) == ("busy", "calendar")
+
+
+async def test_d9_the_end_of_a_source_reveals_the_next_once_after_its_node_died(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    phone, looker = world.client("ana", "phone"), world.client("bob", "far")
+    await phone.connect(n2)
+    await looker.connect(n2)
+    await looker.watch("ana")
+    until = world.now + 60_000
+    await n1.node.sessions.set_mode("ana", Mode.AWAY, None, Source.CALENDAR)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, until, Source.CALL)
+    await n1.node.sessions.set_custom("ana", Custom("talking", "", until), Source.CALL)
+    await world.sleep(1)
+    n1.kill()
+    await world.until(until + 1000)
+    assert looker.saw("ana") == ["online", "away", "busy", "away"]
+    assert looker.last("ana").custom is None
+    await world.sleep(60)
+    assert looker.saw("ana") == ["online", "away", "busy", "away"]
+    assert world.stored("ana").mode_source is Source.CALENDAR
+
+
+async def test_d9_the_reaper_ends_a_source_while_nobody_is_connected(world):
+    node, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 60_000, Source.SCHEDULE)
+    ana.close()
+    bob.close()
+    node.kill()
+    await world.sleep(120)
+    record = world.stored("ana")
+    assert record is None or (record.mode, record.sources) == (Mode.AUTO, ())
+    choice = world.ledger.people["ana"].choice
+    assert (choice.mode, choice.sources) == (Mode.AUTO, ())
+    assert n2.node
+
+
+async def test_d9_sources_are_saved_to_the_ledger_and_survive_the_loss_of_the_store(world):
+    node, ana, bob = await meet(world)
+    choices = node.node.sessions.modes
+    await choices.set_mode("ana", Mode.AWAY, world.now + 120_000)
+    await choices.set_mode("ana", Mode.BUSY, None, Source.CALL)
+    await choices.set_custom("ana", Custom("talking"), Source.CALL)
+    ana.close()
+    bob.close()
+    await world.sleep(40)
+    assert world.ledger.people["ana"].choice.sources == world.stored("ana").sources
+    node.kill()
+    world.store.empty()
+    n2 = await world.start("n2")
+    looker = world.client("bob", "far")
+    await looker.connect(n2)
+    await looker.watch("ana")
+    await ana.connect(n2)
+    await world.sleep(15)
+    assert (looker.last("ana").status, looker.last("ana").custom) == ("away", "talking")
+    assert ana.own()["mode_source"] == "user"
+    await world.sleep(90)
+    assert (looker.last("ana").status, ana.own()["mode_source"]) == ("busy", "call")
+
+
+async def test_d9_sources_lost_by_the_store_are_written_again(world):
+    node, ana, bob = await meet(world)
+    shard = shard_of("ana", len(world.store.shards))
+    world.faults.remember(shard)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None, Source.CALL)
+    await node.node.sessions.set_mode("ana", Mode.AWAY, None, Source.SCHEDULE)
+    await world.sleep(1)
+    world.faults.roll_back(shard)
+    await world.sleep(30)
+    assert bob.saw("ana") == ["online", "busy"]
+    assert [each.source for each in world.stored("ana").sources] == [Source.CALL, Source.SCHEDULE]
+
+
+async def test_d9_a_user_whom_a_source_hides_is_shown_at_its_end(world):
+    node, ana, bob = await meet(world)
+    hidden, until = world.now, world.now + 60_000
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, until, Source.SERVICE)
+    await world.sleep(30)
+    ana.act()
+    assert (bob.last("ana").status, bob.last("ana").last_seen) == ("offline", hidden)
+    await world.until(until + 1000)
+    assert (bob.last("ana").status, bob.last("ana").since) == ("online", until)

@@ -16,7 +16,7 @@ from herenow.client.choices import set_frame
 from herenow.client.interest import Interest, Wants
 from herenow.client.presence import Presence
 from herenow.client.roster import Roster
-from herenow.core.model import Bucket, Custom, Device, Mode, OwnView, Platform, Status, View
+from herenow.core.model import Bucket, Custom, Device, Mode, OwnView, Platform, Source, Status, View
 from herenow.errors import ProtocolError
 from herenow.wire import answers, shapes
 from herenow.wire.codes import CLOSES, DENIALS
@@ -155,7 +155,13 @@ MADE: dict[str, Callable[[], bytes]] = {
     "self": lambda: shapes.self_frame(
         shapes.self_body(
             OwnView(
-                Status.BUSY, Mode.BUSY, 1_893_456_000_000, CUSTOM, (Device("d1", Platform.WEB, active=True, since=NOW),)
+                Status.BUSY,
+                Mode.BUSY,
+                1_893_456_000_000,
+                CUSTOM,
+                (Device("d1", Platform.WEB, active=True, since=NOW),),
+                Source.CALL,
+                Source.USER,
             )
         )
     ),

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from herenow.core.model import Custom, Mode, Platform
 from herenow.errors import ProtocolError
-from herenow.wire.inputs import Activity, parse_activity, parse_custom, parse_mode, parse_platform
+from herenow.wire.inputs import (
+    SOURCES,
+    Activity,
+    parse_activity,
+    parse_custom,
+    parse_mode,
+    parse_platform,
+    parse_source,
+)
 
 NOW = 1_790_000_000_000
 FAMILY = "👩‍👩‍👧‍👦"  # seven code points, joined by U+200D
@@ -32,6 +40,16 @@ def test_a_mode_is_parsed_from_its_word(word, mode):
 @pytest.mark.parametrize("word", ["", "Busy", "online", " busy", None, 1, True, [], {}])
 def test_unknown_modes_are_refused(word):
     assert refused(parse_mode, word) == "invalid_mode"
+
+
+@pytest.mark.parametrize("word", [*SOURCES, None])
+def test_sources_of_services_are_parsed_and_service_is_the_default(word):
+    assert parse_source(word).word == (word or "service")
+
+
+@pytest.mark.parametrize("word", ["user", "Call", "", "meeting", 2, True, ["call"], {}])
+def test_unknown_sources_and_that_of_the_user_are_refused(word):
+    assert refused(parse_source, word) == "invalid_source"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herenow.core.model import NOBODY_HERE, Bucket, Custom, Device, Mode, OwnView, Platform, Status, View
+from herenow.core.model import NOBODY_HERE, Bucket, Custom, Device, Mode, OwnView, Platform, Source, Status, View
 from herenow.wire import shapes
 
 ODD = 'a"b\\c/é😀\u2028<>&'  # characters that a careless encoder gets wrong
@@ -120,6 +120,12 @@ def test_a_self_body_has_status_mode_text_and_devices():
     }
     assert read(body) == shape
     assert read(shapes.self_frame(body)) == {"type": "presence.self", **shape}
+
+
+def test_a_self_body_names_the_sources_of_mode_and_text():
+    own = OwnView(Status.BUSY, Mode.BUSY, None, Custom("x"), (), Source.CALL, Source.USER)
+    found = read(shapes.self_body(own))
+    assert (found["mode_source"], found["custom_source"]) == ("call", "user")
 
 
 def test_a_self_body_without_choices_has_nulls():

@@ -6,7 +6,7 @@ import { instant } from "./choices.js";
 import { HerenowError } from "./errors.js";
 import { camel } from "./spelling.js";
 import { requester } from "./token.js";
-import type { Custom, Device, Id, Me, Mode, Platform, Presence, Status, TokenSource, Until } from "./types.js";
+import type { Custom, Device, Id, Me, Mode, Platform, Presence, Source, Status, TokenSource, Until } from "./types.js";
 
 export { HerenowError };
 
@@ -22,9 +22,13 @@ export interface AsViewer {
   viewer?: Id;
 }
 
-/** `user` (service tokens only) acts for that user. */
+/**
+ * `user` (service tokens only) sets it for that user, as one of several sources (default: `service`). The user's own choice
+ * counts before all of them.
+ */
 export interface ForUser {
   user?: Id;
+  source?: Exclude<Source, "user">;
 }
 
 export interface Preferences {
@@ -132,19 +136,19 @@ export class Rest {
   // Setting
 
   /** Set the mode until `until` (null or undefined: no end; ignored for `auto`). */
-  async setMode(mode: Mode, { until, user }: { until?: Until | null } & ForUser = {}): Promise<void> {
-    await this.ask("PUT", of(user, "mode"), { mode, until: instant(until, Date.now()) });
+  async setMode(mode: Mode, { until, user, source }: { until?: Until | null } & ForUser = {}): Promise<void> {
+    await this.ask("PUT", of(user, "mode"), { mode, until: instant(until, Date.now()), source });
   }
 
   /** Set the custom status until `until` (null or undefined: no end). Resolves to it as stored; null if it was cleared. */
-  async setStatus(custom: { text?: string; emoji?: string; until?: Until | null }, { user }: ForUser = {}): Promise<Custom | null> {
+  async setStatus(custom: { text?: string; emoji?: string; until?: Until | null }, { user, source }: ForUser = {}): Promise<Custom | null> {
     const { until, ...rest } = custom;
-    return (await this.ask("PUT", of(user, "status"), { ...rest, expires_at: instant(until, Date.now()) })).custom;
+    return (await this.ask("PUT", of(user, "status"), { ...rest, expires_at: instant(until, Date.now()), source })).custom;
   }
 
-  /** Clear the custom status. */
-  clearStatus({ user }: ForUser = {}): Promise<void> {
-    return this.ask("DELETE", of(user, "status"));
+  /** Clear the custom status; with `user`, only that of this source. */
+  clearStatus({ user, source }: ForUser = {}): Promise<void> {
+    return this.ask("DELETE", of(user, "status"), undefined, { source });
   }
 
   /** Change preferences. What is left out stays unchanged. Resolves to all preferences. */

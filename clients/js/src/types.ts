@@ -48,6 +48,9 @@ export interface Device {
   readonly since: number;
 }
 
+/** Where a mode or custom status comes from, highest first; all but `user` are set by services. */
+export type Source = "user" | "call" | "service" | "calendar" | "schedule";
+
 /** The user's own presence: the true status, even while invisible. */
 export interface Me {
   readonly status: Status;
@@ -56,6 +59,9 @@ export interface Me {
   readonly until: number | null;
   readonly custom: Custom | null;
   readonly devices: readonly Device[];
+  /** The source of the mode; undefined: no source has a mode. */
+  readonly modeSource?: Source;
+  readonly customSource?: Source;
 }
 
 /**

@@ -49,6 +49,16 @@ test("the client does not send preferences that are not given", async () => {
   assert.deepEqual(asked.map(({ body }) => body), [{ visibility: "nobody" }, { share_last_seen: false, idle_after: null }]);
 });
 
+test("a service names the source, and the user's own presence has it", async () => {
+  const self = { status: "busy", mode: "busy", until: null, custom_status: null, devices: [], mode_source: "call" };
+  const { rest, asked } = client(json({ mode: "busy", until: null }), json({ custom_status: null }), undefined, json(self));
+  await rest.setMode("busy", { user: "ana", source: "call" });
+  await rest.setStatus({ text: "In a call" }, { user: "ana", source: "call" });
+  await rest.clearStatus({ user: "ana", source: "call" });
+  assert.deepEqual([(await rest.me()).modeSource, asked[0].body.source, asked[1].body.source], ["call", "call", "call"]);
+  assert.equal(asked[2].url, "https://here.test/api/v1/users/ana/status?source=call");
+});
+
 test("a RestError has the server's code and retryAfter", async () => {
   const { rest } = client(json({ code: "polling_too_fast", detail: "Bulk reads are limited." }, { status: 429, headers: { "retry-after": "30" } }));
   await assert.rejects(rest.getMany(["bo"]), { name: "RestError", code: "polling_too_fast", message: "Bulk reads are limited.", status: 429, retryAfter: 30 });

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from herenow.core.model import Mode, Platform
 from herenow.core.visibility import Visibility
-from herenow.wire.inputs import MAX_EMOJI, MAX_TEXT, Activity
+from herenow.wire.inputs import MAX_EMOJI, MAX_TEXT, SOURCES, Activity
 
 # --- Fields ----------------------------------------------------------------------------------------------------------
 
@@ -39,6 +39,7 @@ Id = Annotated[Any, Meta(extra_json_schema=ID_SCHEMA)]
 Past = Annotated[Any, Meta(extra_json_schema=_PAST)]
 Until = Annotated[Any, Meta(extra_json_schema=_INSTANT)]
 ModeWord = Annotated[Any, Meta(extra_json_schema={"enum": [mode.word for mode in Mode]})]
+SourceWord = Annotated[Any, Meta(extra_json_schema=_words(*SOURCES))]
 PlatformWord = Annotated[Any, Meta(extra_json_schema=_words(*(platform.word for platform in Platform)))]
 ActivityWord = Annotated[Any, Meta(extra_json_schema=_words(*(activity.value for activity in Activity)))]
 Text = Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"], "maxLength": MAX_TEXT})]
@@ -84,9 +85,17 @@ class CustomBody(RequestBody, frozen=True):
     expires_at: Until = None
 
 
+class CustomOfUserBody(CustomBody, frozen=True):
+    source: SourceWord = None
+
+
 class ModeBody(RequestBody, frozen=True):
     mode: ModeWord
     until: Until = None
+
+
+class ModeOfUserBody(ModeBody, frozen=True):
+    source: SourceWord = None
 
 
 class PreferencesBody(RequestBody, frozen=True):

@@ -343,7 +343,15 @@ class Herenow:
                 for denied in frame.all:
                     self._changed(self._roster.deny(denied.target_user_id, denied.reason))
             case SelfFrame():
-                self._me = Me(frame.status, frame.mode, frame.until, frame.custom_status, frame.devices)
+                self._me = Me(
+                    frame.status,
+                    frame.mode,
+                    frame.until,
+                    frame.custom_status,
+                    frame.devices,
+                    frame.mode_source,
+                    frame.custom_source,
+                )
             case TypingNoticeFrame():
                 self._on_typing(frame)
             case OkFrame() | ErrorFrame():

@@ -6,33 +6,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from herenow.core.inputs import Edit, Timings
-from herenow.core.model import UNLEASED, Custom, Idle, Mode, Presence, Retired, Session, SignedOut, Status, public
+from herenow.core.model import UNLEASED, Custom, Idle, Mode, Presence, Retired, Session, SignedOut, Source
 from herenow.core.sessions import idle_limit, idled, later, lost
-from herenow.core.status import live_status, set_status, shown
+from herenow.core.sources import choice_of, restored, with_choice
+from herenow.core.status import live_status, set_status
 from herenow.core.timeline import still_expected
 from herenow.core.values import replace
 
 
-def set_mode(mode: Mode, until: int | None) -> Edit:
+def set_mode(mode: Mode, until: int | None, source: Source = Source.USER) -> Edit:
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         end = None if mode is Mode.AUTO else until
         if end is not None and end <= now:
             return presence  # applied after its own end: its expiry must not clear a later choice
-        hiding = mode is Mode.INVISIBLE and public(presence).status is not Status.OFFLINE
-        showing = presence.mode is Mode.INVISIBLE and mode is not Mode.INVISIBLE
-        if hiding and presence.live:  # a live session is a sign of life now; a lost one has updated `last_seen`
-            presence = replace(presence, last_seen=later(presence.last_seen, now))
-        presence = replace(presence, mode=mode, mode_until=end)
-        return shown(presence, now) if showing else presence
+        return with_choice(presence, replace(choice_of(presence, source), mode=mode, mode_until=end), now)
 
     return edit
 
 
-def set_custom(custom: Custom | None) -> Edit:
+def set_custom(custom: Custom | None, source: Source = Source.USER) -> Edit:
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         if custom is not None and custom.until is not None and custom.until <= now:
             return presence
-        return replace(presence, custom=custom)
+        return with_choice(presence, replace(choice_of(presence, source), custom=custom), now)
+
+    return edit
+
+
+def restore_choices(lost: Presence) -> Edit:
+    """Write the modes and custom statuses of `lost` again, with their sources."""
+
+    def edit(presence: Presence, now: int, timings: Timings) -> Presence:
+        return restored(presence, lost, now)
 
     return edit
 

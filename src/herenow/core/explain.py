@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from herenow.core.model import UNLEASED, Mode, Presence, Session, Status
+from herenow.core.model import UNLEASED, Custom, Mode, Presence, Session, Source, Sourced, Status
 from herenow.core.settle import Timings, wake_at
+from herenow.core.sources import choices
 
 NO_SESSION = "no_session"
 ALL_IN_GRACE = "all_in_grace"
@@ -40,6 +41,12 @@ class Explained:
     """The device that decided the status, if one did."""
     mode: Mode
     mode_until: int | None
+    mode_source: Source | None
+    """None: no source has a mode."""
+    custom: Custom | None
+    custom_source: Source | None
+    choices: tuple[Sourced, ...]
+    """Modes and custom statuses of all sources, the user's own included, highest first."""
     hidden: bool
     """Others see the user as signed out: invisible, or arriving within `online_delay`."""
     look_at: int | None
@@ -57,6 +64,10 @@ def explained(presence: Presence, timings: Timings) -> Explained:
         None if session is None else session.device,
         presence.mode,
         presence.mode_until,
+        presence.mode_source,
+        presence.custom,
+        presence.custom_source,
+        choices(presence),
         presence.hidden,
         wake_at(presence, timings),
         tuple(_facts(each) for each in presence.sessions),

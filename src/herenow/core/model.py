@@ -29,12 +29,28 @@ class Status(IntEnum):
 
 
 class Mode(IntEnum):
-    """Chosen by the user. The numbers are stored in records: never renumber."""
+    """Chosen by the user, or set by a service. The numbers are stored in records: never renumber."""
 
     AUTO = 0
     BUSY = 1
     AWAY = 2
     INVISIBLE = 3
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Source(IntEnum):
+    """Origin of a mode or custom status, highest first: the first source that has one counts. The numbers are stored in
+    records: never renumber. The gaps are for sources that are added later."""
+
+    USER = 0
+    """The user's own choice. All others are set by services."""
+    CALL = 2
+    SERVICE = 4
+    CALENDAR = 6
+    SCHEDULE = 8
 
     @property
     def word(self) -> str:
@@ -119,9 +135,21 @@ class Custom(Value, frozen=True):
     until: int | None = None
 
 
+class Sourced(Value, frozen=True):
+    """Mode and custom status of one source. `Mode.AUTO` and no custom status are no choice: the next source counts."""
+
+    source: Source
+    mode: Mode = Mode.AUTO
+    mode_until: int | None = None
+    custom: Custom | None = None
+    gives_mode: bool = False
+    """The mode of the record is a copy of this one: no higher source has a mode."""
+    gives_custom: bool = False
+
+
 # Looking up an enum attribute takes 0.1 µs, too long for functions that are called this often.
 _OFFLINE = Status.OFFLINE
-_INVISIBLE = Mode.INVISIBLE
+_AUTO, _INVISIBLE = Mode.AUTO, Mode.INVISIBLE
 _NOT_IDLE = Idle.NO
 
 
@@ -133,10 +161,15 @@ class Presence(Value, frozen=True):
     signed_out: tuple[SignedOut, ...] = ()
     retired: tuple[Retired, ...] = ()
     mode: Mode = Mode.AUTO
+    """The mode that counts, of the user or of one of `sources` (`mode_source`): nodes without sources show it, too."""
     mode_until: int | None = None
     custom: Custom | None = None
+    """The custom status that counts, as `mode`."""
+    sources: tuple[Sourced, ...] = ()
+    """Modes and custom statuses that services set, highest source first. The user's own are not among them: they are `mode`
+    and `custom` whenever the user has chosen, because the user's own choice is the highest."""
     chosen: int = 0
-    """Version at which mode or custom status last changed; the ledger keeps the choice with the highest one."""
+    """Version at which mode, custom status or sources last changed; the ledger keeps the choice with the highest one."""
     idle_after: int | None = None
     """The user's own setting in milliseconds; None: the server's default."""
     status: Status = Status.OFFLINE
@@ -159,6 +192,22 @@ class Presence(Value, frozen=True):
     @property
     def hidden(self) -> bool:
         return self.mode is _INVISIBLE or self.arriving_until is not None
+
+    @property
+    def mode_source(self) -> Source | None:
+        """The source of `mode`; None: no source has a mode."""
+        for each in self.sources:
+            if each.gives_mode and each.mode is self.mode and each.mode_until == self.mode_until:
+                return each.source
+        return None if self.mode is _AUTO else Source.USER
+
+    @property
+    def custom_source(self) -> Source | None:
+        """The source of `custom`; None: there is none."""
+        for each in self.sources:
+            if each.gives_custom and each.custom == self.custom:
+                return each.source
+        return None if self.custom is None else Source.USER
 
     @property
     def live(self) -> bool:
@@ -197,6 +246,9 @@ class OwnView(Value, frozen=True):
     until: int | None
     custom: Custom | None
     devices: tuple[Device, ...]
+    mode_source: Source | None = None
+    """None: no source has a mode."""
+    custom_source: Source | None = None
 
 
 NOBODY_HERE = View()
@@ -218,7 +270,15 @@ def truth(presence: Presence) -> View:
 
 
 def own(presence: Presence) -> OwnView:
-    return OwnView(presence.status, presence.mode, presence.mode_until, presence.custom, devices(presence))
+    return OwnView(
+        presence.status,
+        presence.mode,
+        presence.mode_until,
+        presence.custom,
+        devices(presence),
+        presence.mode_source,
+        presence.custom_source,
+    )
 
 
 def devices(presence: Presence) -> tuple[Device, ...]:

@@ -9,17 +9,31 @@ the newer of two records by their bytes. It does not depend on the meaning of fi
     then fields until the end: tag (1 byte), length (varint), content
 
 Times are written as the distance back from the version (zigzag varint): most are a few seconds, so two or three bytes. A
-field with an unknown tag is kept and written back unchanged; a record of an unknown format is never changed. The content of
-a known field is fixed: an extension needs a new tag. A plain online user with one device of an 8-character id takes about 36
-bytes.
+field with an unknown tag is kept and written back unchanged, but with a newer version; a field that older nodes do not know
+therefore contains the times themselves (`_SOURCED`). A record of an unknown format is never changed. The content of a known
+field is fixed: an extension needs a new tag. A plain online user with one device of an 8-character id takes about 36 bytes.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable
 from functools import cache, lru_cache
 
-from herenow.core.model import UNLEASED, Custom, Idle, Mode, Platform, Presence, Retired, Session, SignedOut, Status
+from herenow.core.model import (
+    UNLEASED,
+    Custom,
+    Idle,
+    Mode,
+    Platform,
+    Presence,
+    Retired,
+    Session,
+    SignedOut,
+    Source,
+    Sourced,
+    Status,
+)
 
 FORMAT = 1
 EPOCH_BYTES = 6
@@ -27,11 +41,18 @@ EPOCH_BYTES = 6
 
 _HEAD = 8
 _SINCE, _LAST_SEEN, _SESSION, _SIGNED_OUT, _MODE_UNTIL, _CUSTOM, _CHOSEN, _IDLE_AFTER, _ARRIVING, _SHOWN = range(1, 11)
-_ERASED, _RETIRED = 11, 12
+_ERASED, _RETIRED, _SOURCED = 11, 12, 13
 
 _LOST = 0b0001_0000
 _LEASED = 0b0010_0000
 _UNKNOWN = 0b0100_0000
+
+_SOURCE = 0b0000_1111
+_ENDS, _SAYS, _GIVES_MODE, _GIVES_CUSTOM = 0b0001_0000, 0b0010_0000, 0b0100_0000, 0b1000_0000
+_NO_VERSION = 0
+"""For times that are written as themselves."""
+
+_EMPTY_RECORD = bytes((FORMAT, *bytes(_HEAD - 1)))
 
 
 class UnknownFormat(ValueError):  # noqa: N818 - reads as what it is
@@ -69,6 +90,8 @@ def encode(presence: Presence) -> bytes:
     _put_time(out, _MODE_UNTIL, presence.mode_until, version)
     if presence.custom is not None:
         _put(out, _CUSTOM, _custom_bytes(presence.custom, version))
+    if presence.sources:
+        out += encode_sources(presence.sources)
     if presence.chosen:
         _put_time(out, _CHOSEN, presence.chosen, version)
     if presence.idle_after is not None:
@@ -97,6 +120,7 @@ def _decode(record: bytes) -> Presence:
     retired: list[Retired] = []
     custom: Custom | None = None
     idle_after: int | None = None
+    sources: tuple[Sourced, ...] = ()
     extra = b""
     at, end = _HEAD, len(record)
     while at < end:
@@ -117,6 +141,8 @@ def _decode(record: bytes) -> Presence:
             custom = _read_custom(content, version)
         elif tag == _IDLE_AFTER:
             idle_after = _read_whole_varint(content)
+        elif tag == _SOURCED and (sourced := _read_sourced(content)) is not None:
+            sources = (*sources, sourced)
         else:
             extra += record[start:at]
     if at != end:
@@ -129,6 +155,7 @@ def _decode(record: bytes) -> Presence:
         mode=_MODES[flags >> 2 & 3],
         mode_until=times.get(_MODE_UNTIL),
         custom=custom,
+        sources=sources,
         chosen=times.get(_CHOSEN, 0),
         idle_after=idle_after,
         status=_STATUSES[flags & 3],
@@ -147,12 +174,29 @@ _STATUSES = tuple(Status)
 _MODES = tuple(Mode)
 _PLATFORMS = tuple(Platform)
 _IDLES = tuple(Idle)
+_SOURCES = {int(source): source for source in Source if source is not Source.USER}
 _PLATFORM_SETS = tuple(frozenset(p for p in Platform if mask >> p & 1) for mask in range(16))
 
 
 @cache
 def _platform_bits(platforms: frozenset[Platform]) -> int:
     return sum(1 << (4 + platform) for platform in platforms)
+
+
+def encode_sources(sources: Iterable[Sourced]) -> bytes:
+    """The fields for these sources. They do not depend on the rest of a record: the ledger keeps them, too."""
+    out = bytearray()
+    for sourced in sources:
+        _put(out, _SOURCED, _sourced_bytes(sourced))
+    return bytes(out)
+
+
+def decode_sources(fields: bytes) -> tuple[Sourced, ...]:
+    """The sources in the result of `encode_sources`, except those that this version does not know."""
+    try:
+        return _decode(_EMPTY_RECORD + fields).sources
+    except (IndexError, UnicodeDecodeError) as error:
+        raise Damaged(f"sources of {len(fields)} bytes: {error}") from error
 
 
 def _session_bytes(session: Session, version: int) -> bytes:
@@ -228,6 +272,36 @@ def _read_custom(content: bytes, version: int) -> Custom:
     if text > len(content) or content[0] > 1:
         raise IndexError("a custom status says more than it can")
     return Custom(content[text:].decode(), content[at:text].decode(), until)
+
+
+def _sourced_bytes(sourced: Sourced) -> bytes:
+    """Source and flags, mode, the end of the mode, the custom status."""
+    flags = sourced.source | (_GIVES_MODE if sourced.gives_mode else 0) | (_GIVES_CUSTOM if sourced.gives_custom else 0)
+    out = bytearray((flags, sourced.mode))
+    if sourced.mode_until is not None:
+        out[0] |= _ENDS
+        out += _varint(_zigzag(sourced.mode_until))
+    if sourced.custom is not None:
+        out[0] |= _SAYS
+        out += _custom_bytes(sourced.custom, _NO_VERSION)
+    return bytes(out)
+
+
+def _read_sourced(content: bytes) -> Sourced | None:
+    """None: a newer version wrote it, and this one keeps it unread."""
+    flags, mode = content[0], content[1]
+    source = _SOURCES.get(flags & _SOURCE)
+    if source is None or mode >= len(_MODES):
+        return None
+    at, until, custom = 2, None, None
+    if flags & _ENDS:
+        end, at = _read_varint(content, at)
+        until = _unzigzag(end)
+    if flags & _SAYS:
+        custom = _read_custom(content[at:], _NO_VERSION)
+    elif at != len(content):
+        raise IndexError("a source says more than it can")
+    return Sourced(source, _MODES[mode], until, custom, bool(flags & _GIVES_MODE), bool(flags & _GIVES_CUSTOM))
 
 
 @lru_cache(maxsize=1024)

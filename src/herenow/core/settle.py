@@ -3,17 +3,18 @@ node holds, the requested edits and the time. It also returns the change to anno
 
 How it works. A record contains everything that a status depends on, so the status is a function of the record. Time enters
 only as events with a due time (`timeline.next_due`): a grace ends, a REST session times out, a device becomes idle, a mode
-or a custom status ends, an arrival may be shown, a tombstone expires. `settle` applies them in the order of their times,
-together with the losses that the node reports, until one of them changes what others see. That is one change and one commit;
-`Outcome.more` asks the caller to settle again for the remaining events. So a grace that ended while no node was running
-still yields "offline, then online", each with its true time.
+or a custom status of one of its sources ends, an arrival may be shown, a tombstone expires. `settle` applies them in the
+order of their times, together with the losses that the node reports, until one of them changes what others see. That is one
+change and one commit; `Outcome.more` asks the caller to settle again for the remaining events. So a grace that ended while
+no node was running still yields "offline, then online", each with its true time.
 
 Order of the steps, by module, and why:
-  1. `evidence`: later times of held sessions (activity in the same millisecond as the idle timer wins over it)
+  1. `reconcile.apply_evidence`: later times of held sessions (activity in the millisecond of the idle timer wins over it)
   2. `timeline`: due events and reported losses, in the order of their times. Held sessions that began before an event, but
      are not in the record, join before it: they could not be written until now
   3. `edits`: requested changes (a sign-out comes before the losses that it causes, so it skips the grace)
   4. `reconcile`: recorded sessions that this node no longer holds, then held sessions that the record lacks
+Before them, `sources.agreed` repairs what a node without knowledge of sources did to a record that has some.
 The status is updated after each step (`status`), because it freezes when the last live session is lost.
 """
 
@@ -21,10 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herenow.core.evidence import apply_evidence
 from herenow.core.inputs import Edit, Held, Timings
-from herenow.core.model import UNLEASED, Custom, Mode, Presence, Status, View, devices, public
-from herenow.core.reconcile import holds_as_recorded, with_arrivals, with_held, without_unheld
+from herenow.core.model import UNLEASED, Custom, Mode, Presence, Sourced, Status, View, devices, public
+from herenow.core.reconcile import apply_evidence, holds_as_recorded, with_arrivals, with_held, without_unheld
+from herenow.core.sources import agreed
 from herenow.core.status import update_status
 from herenow.core.timeline import apply_due, next_due, next_event, reported_losses, with_history, with_loss
 from herenow.core.values import Value, replace
@@ -78,6 +79,8 @@ def settle(
     could not be written. Ends that fell due meanwhile come after the arrivals of that time."""
     seen = public(record)
     presence = with_history(apply_evidence(record, held, now, timings), held)
+    if presence.sources and (decided := agreed(presence, now)) is not presence:
+        presence = update_status(decided, now)
     losses = reported_losses(held)
     while (event := next_event(presence, losses, now, timings)) is not None:
         at, loss = event
@@ -114,9 +117,8 @@ def wake_at(presence: Presence, timings: Timings) -> int | None:
 
 def droppable(presence: Presence) -> bool:
     """True if only last seen and settings are left in the record: the store may drop it once the ledger has them."""
-    return not (presence.sessions or presence.custom or presence.signed_out or presence.extra) and (
-        presence.mode is _AUTO and presence.erased_at is None
-    )
+    kept = presence.sessions or presence.custom or presence.sources or presence.signed_out or presence.extra
+    return not kept and presence.mode is _AUTO and presence.erased_at is None
 
 
 def ends(before: Presence, after: Presence) -> bool:
@@ -179,8 +181,8 @@ def _has_session_of(epoch: str, presence: Presence) -> bool:
     return epoch in [session.holder for session in presence.sessions]
 
 
-def _choices(presence: Presence) -> tuple[Mode, int | None, Custom | None]:
-    return presence.mode, presence.mode_until, presence.custom
+def _choices(presence: Presence) -> tuple[Mode, int | None, Custom | None, tuple[Sourced, ...]]:
+    return presence.mode, presence.mode_until, presence.custom, presence.sources
 
 
 def _concerns_devices(record: Presence, presence: Presence) -> bool:

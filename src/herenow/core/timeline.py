@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herenow.core.inputs import Held, Timings
-from herenow.core.model import UNLEASED, Idle, Mode, Presence, Retired, Session
+from herenow.core.model import UNLEASED, Idle, Presence, Retired, Session
 from herenow.core.reconcile import joined
 from herenow.core.sessions import find, idle_limit, idled, lost, removed, seen
-from herenow.core.status import platforms_of, shown, update_status
+from herenow.core.sources import ends, without_ended
+from herenow.core.status import platforms_of, update_status
 from herenow.core.values import replace
 
 REMEMBER_SIGN_OUT = 600_000
@@ -45,21 +46,24 @@ def next_due(presence: Presence, timings: Timings) -> int | None:
         dues.append(presence.mode_until)
     if presence.custom is not None and presence.custom.until is not None:
         dues.append(presence.custom.until)
-    for tombstone in presence.signed_out:
-        dues.append(tombstone.at + REMEMBER_SIGN_OUT)
-    if presence.erased_at is not None:
-        dues.append(presence.erased_at + REMEMBER_SIGN_OUT)
+    if presence.sources:
+        dues += ends(presence.sources)
+    if presence.signed_out or presence.erased_at is not None:
+        dues += _forgotten_at(presence)
     return min(dues) if dues else None
+
+
+def _forgotten_at(presence: Presence) -> list[int]:
+    """When tombstones and the deletion expire."""
+    kept_since = [tombstone.at for tombstone in presence.signed_out]
+    if presence.erased_at is not None:
+        kept_since.append(presence.erased_at)
+    return [at + REMEMBER_SIGN_OUT for at in kept_since]
 
 
 def apply_due(presence: Presence, at: int, timings: Timings) -> Presence:
     presence = _apply_due_to_sessions(presence, at, timings)
-    if presence.mode_until is not None and presence.mode_until <= at:
-        showing = presence.mode is Mode.INVISIBLE
-        presence = replace(presence, mode=Mode.AUTO, mode_until=None)
-        presence = shown(presence, at) if showing else presence
-    if presence.custom is not None and presence.custom.until is not None and presence.custom.until <= at:
-        presence = replace(presence, custom=None)
+    presence = without_ended(presence, at)
     if presence.live and presence.arriving_until is not None and presence.arriving_until <= at:
         presence = replace(presence, arriving_until=None, platforms=platforms_of(presence))
     if presence.signed_out:

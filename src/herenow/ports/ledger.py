@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from herenow.core.model import Custom, Mode
+from herenow.core.model import Custom, Mode, Sourced
 from herenow.core.visibility import (
     Block,
     Preferences,
@@ -22,13 +22,15 @@ from herenow.wire.relation_rows import RelationRow
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A user's mode and custom status as of `version`. Written only over a lower version."""
+    """A user's mode and custom status as of `version`, and those of sources beside the user (as in `Presence`). Written
+    only over a lower version."""
 
     user: str
     version: int
     mode: Mode = Mode.AUTO
     mode_until: int | None = None
     custom: Custom | None = None
+    sources: tuple[Sourced, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

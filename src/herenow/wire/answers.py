@@ -129,6 +129,15 @@ class SessionShape(Struct, frozen=True):
     lost_at: int | None
 
 
+class SourceShape(Struct, frozen=True):
+    """Mode and custom status of one source. Where it has none (mode `auto`, custom status null), the next one counts."""
+
+    source: Annotated[str, _words("user", "call", "service", "calendar", "schedule")]
+    mode: str
+    until: int | None
+    custom_status: CustomShape | None
+
+
 class TruthShape(Struct, frozen=True):
     """The target's true status, and the reason for it."""
 
@@ -139,7 +148,14 @@ class TruthShape(Struct, frozen=True):
     device_id: str | None
     """The device that determines the status; null if none does."""
     mode: str
+    """The mode that counts: of the highest source that has one."""
     mode_until: int | None
+    mode_source: str | None
+    """Null: no source has a mode."""
+    custom_status: CustomShape | None
+    custom_source: str | None
+    sources: list[SourceShape]
+    """The modes and custom statuses of all sources, highest first."""
     hidden: bool
     look_at: int | None
     """The wake-up: when the status must be decided again without further events; null: none."""

@@ -87,6 +87,7 @@ _TABLE = (
     Code("text_too_long", 400, _BOTH, "The text of a custom status is longer than 100 code points."),
     Code("invalid_emoji", 400, _BOTH, "The emoji of a custom status is too long or contains forbidden characters."),
     Code("invalid_mode", 400, _BOTH, "The mode is not auto, busy, away or invisible."),
+    Code("invalid_source", 400, _REST, "The source is not call, service, calendar or schedule."),
     Code("invalid_visibility", 400, _REST, "The visibility is not everyone, contacts or nobody."),
     Code("blocking_oneself", 400, _REST, "Users cannot block themselves."),
     Code("invalid_platform", 400, _BOTH, "The platform is not web, desktop, mobile or other."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from herenow.core.model import Custom, Mode, Platform
+from herenow.core.model import Custom, Mode, Platform, Source
 from herenow.errors import ProtocolError
 from herenow.wire.instants import parse_until
 
@@ -26,6 +26,8 @@ class Activity(Enum):
 
 
 _MODES = {mode.word: mode for mode in Mode}
+SOURCES = {source.word: source for source in Source if source is not Source.USER}
+"""Sources that a service may set, highest first."""
 _PLATFORMS = {platform.word: platform for platform in Platform}
 _ACTIVITIES = {activity.value: activity for activity in Activity}
 _CUSTOM_KEYS = frozenset({"text", "emoji", "expires_at"})
@@ -42,6 +44,20 @@ def parse_mode(word: object) -> Mode:
     if mode is None:
         raise ProtocolError("invalid_mode", "A mode is auto, busy, away or invisible.")
     return mode
+
+
+def parse_source(word: object) -> Source:
+    """Parse the source of a mode or custom status that a service sets; None is `service`."""
+    if word is None:
+        return Source.SERVICE
+    source = SOURCES.get(word) if isinstance(word, str) else None
+    if source is None:
+        raise ProtocolError(
+            "invalid_source",
+            f"A source is {', '.join(list(SOURCES)[:-1])} or {list(SOURCES)[-1]}; "
+            "the user's own choice is set with a token of the user.",
+        )
+    return source
 
 
 def parse_platform(word: object) -> Platform:

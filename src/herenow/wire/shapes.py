@@ -56,12 +56,16 @@ class DeviceShape(Struct, frozen=True):
     since: int
 
 
-class SelfShape(Struct, frozen=True):
+class SelfShape(Struct, frozen=True, omit_defaults=True):
     status: str
     mode: str
     until: int | None
     custom_status: CustomShape | None
     devices: tuple[DeviceShape, ...]
+    mode_source: str | None = None
+    """The source of the mode: `user`, `call`, `service`, `calendar` or `schedule`. Absent: no source has a mode."""
+    custom_source: str | None = None
+    """The source of the custom status. Absent: there is none."""
 
 
 class WelcomeLimits(Struct, frozen=True):
@@ -202,6 +206,8 @@ def self_body(view: OwnView) -> bytes:
             view.until,
             None if view.custom is None else _custom(view.custom),
             tuple(DeviceShape(d.device, _PLATFORMS[d.platform], d.active, d.since) for d in view.devices),
+            None if view.mode_source is None else view.mode_source.word,
+            None if view.custom_source is None else view.custom_source.word,
         )
     )
 

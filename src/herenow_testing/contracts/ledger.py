@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from herenow.core.model import Custom, Mode
+from herenow.core.model import Custom, Mode, Source, Sourced
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
 from herenow.ports import BlockRow, Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered, TooManyBlocks, Void
 
@@ -130,6 +130,9 @@ class LedgerContract:
         customs = (None, Custom("lunch"), Custom("", "🍜"), odd)
         combined = enumerate(itertools.product(Mode, (None, NOW), customs))
         choices = {f"user-{number}": Choice(f"user-{number}", NOW, *parts) for number, parts in combined}
+        call = Sourced(Source.CALL, Mode.BUSY, NOW, odd, gives_mode=True, gives_custom=True)
+        schedule = Sourced(Source.SCHEDULE, Mode.INVISIBLE)
+        choices["sourced"] = Choice("sourced", NOW, Mode.BUSY, NOW, odd, (call, schedule))
         await ledger.save_choices(list(choices.values()))
         known = await ledger.remembered(list(choices))
         assert {user: fact.choice for user, fact in known.items()} == choices
@@ -140,8 +143,22 @@ class LedgerContract:
         await ledger.save_choices([Choice("ana", 4, Mode.AWAY)])
         await ledger.save_choices([Choice("ana", 5, Mode.INVISIBLE)])
         assert await chosen(ledger, "ana") == Choice("ana", 5, Mode.BUSY, None, Custom("lunch"))
-        await ledger.save_choices([Choice("ana", 6)])
-        assert await chosen(ledger, "ana") == Choice("ana", 6)
+        await ledger.save_choices([Choice("ana", 6, sources=(Sourced(Source.CALL, Mode.AWAY),))])
+        assert await chosen(ledger, "ana") == Choice("ana", 6, sources=(Sourced(Source.CALL, Mode.AWAY),))
+        await ledger.save_choices([Choice("ana", 7)])
+        assert await chosen(ledger, "ana") == Choice("ana", 7)
+
+    async def test_users_with_a_mode_a_custom_status_or_a_source_are_listed(self, ledger: Ledger) -> None:
+        source = Sourced(Source.CALL, Mode.AWAY)
+        rows = [
+            Choice("a", 1, Mode.BUSY),
+            Choice("b", 1, custom=Custom("x")),
+            Choice("c", 1, sources=(source,)),
+            Choice("d", 1),
+        ]
+        await ledger.save_choices(rows)
+        assert await ledger.chosen("", 10) == rows[:3]
+        assert await ledger.chosen("a", 1) == rows[1:2]
 
     @pytest.mark.parametrize("versions", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
     async def test_a_batch_with_several_choices_of_a_user_saves_the_newest(

@@ -102,6 +102,7 @@ CASES: Mapping[str, Case | Exempt] = {
     "PUT /api/v1/users/{user}/status": _ACTS_FOR,
     "DELETE /api/v1/users/{user}/status": _ACTS_FOR,
     "PUT /api/v1/users/{user}/mode": _ACTS_FOR,
+    "DELETE /api/v1/users/{user}/mode": _ACTS_FOR,
     "PUT /api/v1/follows/{a}/{b}": _WRITES_GRAPH,
     "DELETE /api/v1/follows/{a}/{b}": _WRITES_GRAPH,
     "GET /api/v1/follows/{a}/{b}": _by_service(f"{_API}/follows/{FRIEND}/{TARGET}"),

@@ -369,7 +369,7 @@ _UNDECIDED = Preferences()
 
 
 def _is_more_than_default(choice: Choice) -> bool:
-    return choice.mode is not Mode.AUTO or choice.custom is not None
+    return choice.mode is not Mode.AUTO or choice.custom is not None or bool(choice.sources)
 
 
 def _pair(a: str, b: str) -> tuple[str, str]:

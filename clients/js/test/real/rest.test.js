@@ -23,8 +23,14 @@ test("a service changes relations, and users read and set presence", async () =>
   await ana.setMode("busy", { until: Date.now() + 3_600_000 });
   assert.equal((await ana.setStatus({ text: "Lunch", emoji: "🍜", until: new Date(Date.now() + 3_600_000) })).text, "Lunch");
   assert.deepEqual([(await bo.get("ana")).status, (await bo.get("ana")).custom.emoji], ["busy", "🍜"]);
-  await backend.clearStatus({ user: "ana" });
-  await backend.setMode("auto", { user: "ana" });
+  await backend.setMode("away", { user: "ana", source: "call" });
+  await backend.setStatus({ text: "In a call" }, { user: "ana", source: "call" });
+  assert.deepEqual([(await ana.me()).mode, (await ana.me()).modeSource, (await ana.me()).customSource], ["busy", "user", "user"]);
+  await ana.clearStatus();
+  await ana.setMode("auto");
+  assert.deepEqual([(await ana.me()).mode, (await ana.me()).modeSource, (await ana.me()).custom.text], ["away", "call", "In a call"]);
+  await backend.clearStatus({ user: "ana", source: "call" });
+  await backend.setMode("auto", { user: "ana", source: "call" });
   assert.deepEqual([(await ana.me()).mode, (await ana.me()).custom], ["auto", null]);
   assert.equal((await backend.count({ viewer: "bo" })).online, 1);
   assert.deepEqual((await backend.leaderboard({ limit: 5, viewer: "bo" })).map(({ user }) => user), ["ana"]);

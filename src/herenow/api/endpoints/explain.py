@@ -11,10 +11,11 @@ from herenow.api.http.request import Call, user_id
 from herenow.api.http.responses import json_array, json_response, raw_json_response
 from herenow.api.request_shapes import ID_SCHEMA
 from herenow.core.explain import Explained
-from herenow.core.model import Status
+from herenow.core.model import Custom, Sourced, Status
 from herenow.core.visibility import Facts
 from herenow.errors import ProtocolError
-from herenow.wire.answers import Explanation, FactsShape, SessionShape, StatusAnswer, TruthShape, UserPage
+from herenow.wire.answers import Explanation, FactsShape, SessionShape, SourceShape, StatusAnswer, TruthShape, UserPage
+from herenow.wire.shapes import CustomShape
 
 PRESENT = {status.word: status for status in (Status.ONLINE, Status.BUSY, Status.AWAY)}
 """Offline users are not in the live store and cannot be listed."""
@@ -83,6 +84,10 @@ def _truth(truth: Explained) -> TruthShape:
         truth.device,
         truth.mode.word,
         truth.mode_until,
+        None if truth.mode_source is None else truth.mode_source.word,
+        None if truth.custom is None else _custom(truth.custom),
+        None if truth.custom_source is None else truth.custom_source.word,
+        [_source(each) for each in truth.choices],
         truth.hidden,
         truth.look_at,
         [
@@ -100,6 +105,15 @@ def _truth(truth: Explained) -> TruthShape:
             for each in truth.sessions
         ],
     )
+
+
+def _source(choice: Sourced) -> SourceShape:
+    custom = None if choice.custom is None else _custom(choice.custom)
+    return SourceShape(choice.source.word, choice.mode.word, choice.mode_until, custom)
+
+
+def _custom(custom: Custom) -> CustomShape:
+    return CustomShape(custom.text, custom.emoji, custom.until)
 
 
 OPERATIONS = (

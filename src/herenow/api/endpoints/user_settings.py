@@ -5,17 +5,18 @@ from __future__ import annotations
 from msgspec import UNSET
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, BodyDoc, Operation, ResponseDoc
+from herenow.api.description.operations import Access, BodyDoc, Operation, Parameter, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import json_response, no_content
-from herenow.api.request_shapes import CustomBody, ModeBody, PreferencesBody
-from herenow.core.model import Custom, Presence
+from herenow.api.request_shapes import CustomBody, CustomOfUserBody, ModeBody, ModeOfUserBody, PreferencesBody
+from herenow.core.model import Custom, Mode, Presence, Source
+from herenow.core.sources import choice_of
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
 from herenow.errors import ProtocolError
 from herenow.wire.answers import CustomAnswer, ModeAnswer, PreferencesAnswer
-from herenow.wire.inputs import parse_custom, parse_mode
+from herenow.wire.inputs import SOURCES, parse_custom, parse_mode, parse_source
 from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
 
@@ -24,7 +25,9 @@ IDLE_AFTER = (30, 86_400)
 
 
 _custom = Decoder(CustomBody, "an object with only the fields text, emoji and expires_at")
+_custom_of_user = Decoder(CustomOfUserBody, "an object with only the fields text, emoji, expires_at and source")
 _mode = Decoder(ModeBody, "an object with only the fields mode and until")
+_mode_of_user = Decoder(ModeOfUserBody, "an object with only the fields mode, until and source")
 _preferences = Decoder(
     PreferencesBody, "an object with only the fields visibility, share_last_seen, idle_after and public"
 )
@@ -35,12 +38,13 @@ _preferences = Decoder(
 
 async def set_own_custom(call: Call) -> Response:
     """PUT /presence/status"""
-    return await _set_custom(call, call.caller.user)
+    return await _set_custom(call, call.caller.user, await call.body(_custom), Source.USER)
 
 
 async def set_custom_of(call: Call) -> Response:
     """PUT /users/{user}/status"""
-    return await _set_custom(call, call.path_user())
+    user, body = call.path_user(), await call.body(_custom_of_user)
+    return await _set_custom(call, user, body, _source(call, body.source))
 
 
 async def clear_own_custom(call: Call) -> Response:
@@ -51,32 +55,46 @@ async def clear_own_custom(call: Call) -> Response:
 
 async def clear_custom_of(call: Call) -> Response:
     """DELETE /users/{user}/status"""
-    await call.node.sessions.set_custom(call.path_user(), None)
+    await call.node.sessions.set_custom(call.path_user(), None, _source(call))
     return no_content()
 
 
 async def set_own_mode(call: Call) -> Response:
     """PUT /presence/mode"""
-    return await _set_mode(call, call.caller.user)
+    return await _set_mode(call, call.caller.user, await call.body(_mode), Source.USER)
 
 
 async def set_mode_of(call: Call) -> Response:
     """PUT /users/{user}/mode"""
-    return await _set_mode(call, call.path_user())
+    user, body = call.path_user(), await call.body(_mode_of_user)
+    return await _set_mode(call, user, body, _source(call, body.source))
 
 
-async def _set_custom(call: Call, user: str) -> Response:
-    body = await call.body(_custom)
+async def clear_mode_of(call: Call) -> Response:
+    """DELETE /users/{user}/mode"""
+    await call.node.sessions.set_mode(call.path_user(), Mode.AUTO, None, _source(call))
+    return no_content()
+
+
+async def _set_custom(call: Call, user: str, body: CustomBody, source: Source) -> Response:
     given = {"text": body.text, "emoji": body.emoji, "expires_at": body.expires_at}
-    presence = await call.node.sessions.set_custom(user, parse_custom(given, call.now))
-    return json_response(CustomAnswer(_shape(presence.custom)))
+    presence = await call.node.sessions.set_custom(user, parse_custom(given, call.now), source)
+    return json_response(CustomAnswer(_shape(choice_of(presence, source).custom)))
 
 
-async def _set_mode(call: Call, user: str) -> Response:
-    body = await call.body(_mode)
+async def _set_mode(call: Call, user: str, body: ModeBody, source: Source) -> Response:
     mode = parse_mode(body.mode)
-    presence = await call.node.sessions.set_mode(user, mode, parse_until(body.until, "until", call.now))
-    return json_response(ModeAnswer(presence.mode.word, presence.mode_until))
+    presence = await call.node.sessions.set_mode(user, mode, parse_until(body.until, "until", call.now), source)
+    choice = choice_of(presence, source)
+    return json_response(ModeAnswer(choice.mode.word, choice.mode_until))
+
+
+def _source(call: Call, given: object = None) -> Source:
+    """The source of a request by a service, which is in its body or in its address."""
+    asked = call.parameter("source")
+    if given is not None and asked is not None and given != asked:
+        raise ProtocolError("bad_shape", "The source in the body and the parameter source differ.")
+    return parse_source(asked if given is None else given)
 
 
 def _shape(custom: Custom | None) -> CustomShape | None:
@@ -158,6 +176,17 @@ _CUSTOM_CODES = ("invalid_text", "text_too_long", "invalid_emoji", *_UNTIL_CODES
 _SET_CUSTOM = ResponseDoc("The new custom status.", CustomAnswer)
 _SET_MODE = ResponseDoc("The new mode.", ModeAnswer)
 _CLEARED = ResponseDoc("There is no custom status.")
+_CLEARED_OF = ResponseDoc("This source has none.")
+_SOURCE = Parameter(
+    "source",
+    "The source whose mode or custom status it is; `service` if it is left out. A body may name it instead.",
+    {"enum": list(SOURCES)},
+    codes=("invalid_source",),
+)
+_ABOUT_SOURCES = (
+    "The highest source that has one counts: `user` (the user's own choice), `call`, `service`, `calendar`, `schedule`. "
+    "None of them changes another, and the end of one shows the next."
+)
 
 OPERATIONS = (
     Operation(
@@ -204,17 +233,20 @@ OPERATIONS = (
         set_custom_of,
         "Set a user's custom status",
         {200: _SET_CUSTOM},
+        about=_ABOUT_SOURCES,
         access=Access.SERVICE,
-        body=BodyDoc(CustomBody),
+        query=(_SOURCE,),
+        body=BodyDoc(CustomOfUserBody),
         codes=_CUSTOM_CODES,
     ),
     Operation(
         "DELETE",
         "/api/v1/users/{user}/status",
         clear_custom_of,
-        "Clear a user's custom status",
-        {204: _CLEARED},
+        "Clear a user's custom status of one source",
+        {204: _CLEARED_OF},
         access=Access.SERVICE,
+        query=(_SOURCE,),
     ),
     Operation(
         "PUT",
@@ -222,8 +254,19 @@ OPERATIONS = (
         set_mode_of,
         "Set a user's mode",
         {200: _SET_MODE},
+        about=f"{_ABOUT_SOURCES} `auto` is no mode.",
         access=Access.SERVICE,
-        body=BodyDoc(ModeBody),
+        query=(_SOURCE,),
+        body=BodyDoc(ModeOfUserBody),
         codes=("invalid_mode", *_UNTIL_CODES),
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/users/{user}/mode",
+        clear_mode_of,
+        "Clear a user's mode of one source",
+        {204: _CLEARED_OF},
+        access=Access.SERVICE,
+        query=(_SOURCE,),
     ),
 )

@@ -156,23 +156,33 @@ class RestCalls:
 
     @RestCall
     def set_status(
-        self, text: str = "", *, emoji: str = "", until: Until = None, user: Id | None = None
+        self, text: str = "", *, emoji: str = "", until: Until = None, user: Id | None = None, source: str | None = None
     ) -> Ask[Custom | None]:
-        """Set the custom status until `until` (None: no end). Returns it as stored; None if it was cleared."""
-        body = {"text": text, "emoji": emoji, "expires_at": instant(until)}
+        """Set the custom status until `until` (None: no end). Returns it as stored; None if it was cleared.
+
+        With `user` (service tokens only), `source` is `call`, `service` (the default), `calendar` or `schedule`. The user's
+        own choice counts before all of them, the others in this order.
+        """
+        body = {"text": text, "emoji": emoji, "expires_at": instant(until)} | _given({"source": source})
         return Ask("PUT", _of(user, "status"), answers.CustomAnswer, body=body).then(
             lambda answer: answer.custom_status
         )
 
     @RestCall
-    def clear_status(self, *, user: Id | None = None) -> Ask[None]:
-        """Clear the custom status."""
-        return Ask("DELETE", _of(user, "status"), type(None))
+    def clear_status(self, *, user: Id | None = None, source: str | None = None) -> Ask[None]:
+        """Clear the custom status; with `user`, only that of this source."""
+        return Ask("DELETE", _of(user, "status"), type(None), _given({"source": source}))
 
     @RestCall
-    def set_mode(self, mode: str, *, until: Until = None, user: Id | None = None) -> Ask[ModeAnswer]:
-        """Set the mode (`auto`, `busy`, `away` or `invisible`) until `until` (None: no end; ignored for `auto`)."""
-        return Ask("PUT", _of(user, "mode"), ModeAnswer, body={"mode": mode, "until": instant(until)})
+    def set_mode(
+        self, mode: str, *, until: Until = None, user: Id | None = None, source: str | None = None
+    ) -> Ask[ModeAnswer]:
+        """Set the mode (`auto`, `busy`, `away` or `invisible`) until `until` (None: no end; ignored for `auto`).
+
+        `auto` clears it. With `user`, `source` is as for `set_status`.
+        """
+        body = {"mode": mode, "until": instant(until)} | _given({"source": source})
+        return Ask("PUT", _of(user, "mode"), ModeAnswer, body=body)
 
     @RestCall
     def set_preferences(self, /, **changes: object) -> Ask[Preferences]:

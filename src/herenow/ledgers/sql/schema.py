@@ -7,7 +7,7 @@ SQLAlchemy's PostgreSQL dialect for SQLite too. The migrations create the tables
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, SmallInteger, Table, Text
 
-NEWEST = "0003"
+NEWEST = "0004"
 """The newest revision: change it with the tables and the migrations. Here, so that opening need not import alembic."""
 
 VERSION_TABLE = "herenow_schema"
@@ -42,10 +42,12 @@ choices = Table(
     Column("custom_text", Text),
     Column("custom_emoji", Text),
     Column("custom_until", BigInteger),
+    Column("sources", Text),
     sqlite_with_rowid=False,
 )
-"""Mode and custom status, which share a version. `custom_text` NULL: no custom status. A row is kept after everything in it
-has expired: its version rejects late writes."""
+"""Mode and custom status that count, and those of `sources` (base64 of `core.record.encode_sources`; NULL: none). All share
+one version. `custom_text` NULL: no custom status. A row is kept after everything in it has expired: its version rejects late
+writes. A node of schema 0003 that still runs leaves `sources` as it is when it writes the rest."""
 
 preferences = Table(
     "preferences",

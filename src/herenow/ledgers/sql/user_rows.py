@@ -1,12 +1,14 @@
-"""Statements for single users: last seen, choices (mode and custom status), idle time."""
+"""Statements for single users: last seen, choices (modes and custom statuses), idle time."""
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import Connection, null, or_, select, update
 
-from herenow.core.model import Custom, Mode
+from herenow.core.model import Custom, Mode, Sourced
+from herenow.core.record import decode_sources, encode_sources
 from herenow.ledgers.sql.dialect import Dialect, Row, every, rows, upsert
 from herenow.ledgers.sql.schema import choices, last_seen, preferences
 from herenow.ledgers.sql.voids import outlived
@@ -69,7 +71,9 @@ class UserRows:
         connection.execute(self._save_choices, rows(_columns(newest[user]) for user in sorted(newest)))
 
     def chosen(self, connection: Connection, after: str, limit: int) -> list[Choice]:
-        more_than_default = or_(choices.c.mode != int(Mode.AUTO), choices.c.custom_text.is_not(None))
+        more_than_default = or_(
+            choices.c.mode != int(Mode.AUTO), choices.c.custom_text.is_not(None), choices.c.sources.is_not(None)
+        )
         walk = (
             select(null(), null(), choices.c.version, choices.c.user, *_CHOSEN)
             .where(choices.c.user > after, more_than_default)
@@ -87,7 +91,14 @@ class UserRows:
         return len(changed.all()) > 0
 
 
-_CHOSEN = (choices.c.mode, choices.c.mode_until, choices.c.custom_text, choices.c.custom_emoji, choices.c.custom_until)
+_CHOSEN = (
+    choices.c.mode,
+    choices.c.mode_until,
+    choices.c.custom_text,
+    choices.c.custom_emoji,
+    choices.c.custom_until,
+    choices.c.sources,
+)
 
 
 def _remembered(row: Row) -> Remembered:
@@ -95,11 +106,27 @@ def _remembered(row: Row) -> Remembered:
 
 
 def _choice(row: Row) -> Choice:
-    _, _, version, user, mode, mode_until, text, emoji, until = row
-    return Choice(user, version, Mode(mode), mode_until, None if text is None else Custom(text, emoji, until))
+    _, _, version, user, mode, mode_until, text, emoji, until, sources = row
+    return Choice(
+        user,
+        version,
+        Mode(mode),
+        mode_until,
+        None if text is None else Custom(text, emoji, until),
+        () if sources is None else _sources(sources),
+    )
+
+
+def _sources(column: str) -> tuple[Sourced, ...]:
+    """Unreadable sources count as none: the row still has the mode and custom status that count."""
+    try:
+        return decode_sources(b64decode(column))
+    except ValueError:
+        return ()
 
 
 def _columns(choice: Choice) -> tuple[object, ...]:
     custom = choice.custom
     own = (None, None, None) if custom is None else (custom.text, custom.emoji, custom.until)
-    return (choice.user, choice.version, int(choice.mode), choice.mode_until, *own)
+    sources = b64encode(encode_sources(choice.sources)).decode() if choice.sources else None
+    return (choice.user, choice.version, int(choice.mode), choice.mode_until, *own, sources)

@@ -40,7 +40,7 @@ class RecordState:
     """The bytes in the store as far as known; the next commit expects them. None: no record."""
     presence: Presence = _NOTHING
     store_lacks: Presence | None = None
-    """Newest mode, custom status and last seen that the store has lost; None: it has everything."""
+    """Newest modes, custom statuses and last seen that the store has lost; None: it has everything."""
     pending_edits: tuple[PendingEdit, ...] = ()
     dirty: bool = False
     deciding: bool = False
@@ -81,7 +81,7 @@ class RecordState:
 
 
 def newest_missing(record: Presence, *known: Presence | None) -> Presence | None:
-    """The newest mode, custom status and last seen among `record` and `known`; None if the record has them all."""
+    """The newest modes, custom statuses and last seen among `record` and `known`; None if the record has them all."""
     chosen, seen = record, record.last_seen
     for each in known:
         if each is not None:

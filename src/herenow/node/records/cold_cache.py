@@ -95,5 +95,10 @@ def from_ledger(remembered: Remembered | None) -> Presence:
     if choice is None:
         return presence
     return replace(
-        presence, mode=choice.mode, mode_until=choice.mode_until, custom=choice.custom, chosen=choice.version
+        presence,
+        mode=choice.mode,
+        mode_until=choice.mode_until,
+        custom=choice.custom,
+        sources=choice.sources,
+        chosen=choice.version,
     )

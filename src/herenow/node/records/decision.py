@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from herenow.core.edits import set_custom, set_mode
+from herenow.core.edits import restore_choices
 from herenow.core.model import Presence
 from herenow.core.sessions import later
 from herenow.core.settle import Edit, Held, Outcome, Timings
@@ -39,7 +39,7 @@ def NO_EDIT(presence: Presence, now: int, timings: Timings) -> Presence:  # noqa
 
 
 def restored(person: Person) -> list[Edit]:
-    """Edits that write the values in `store_lacks` again: last seen, and the choice unless the record has a newer one."""
+    """Edits that write the values in `store_lacks` again: last seen, and the choices unless the record has newer ones."""
     lost = person.record.store_lacks
     if lost is None:
         return []
@@ -49,8 +49,7 @@ def restored(person: Person) -> list[Edit]:
             presence = replace(presence, last_seen=later(presence.last_seen, lost.last_seen))
         if presence.chosen >= lost.chosen:
             return presence
-        presence = set_mode(lost.mode, lost.mode_until)(presence, now, timings)
-        return set_custom(lost.custom)(presence, now, timings)
+        return restore_choices(lost)(presence, now, timings)
 
     return [restore]
 

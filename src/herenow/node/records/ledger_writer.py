@@ -1,4 +1,4 @@
-"""Saves what must outlive the store (last seen, mode, custom status) to the ledger, after the commit.
+"""Saves what must outlive the store (last seen, modes, custom statuses) to the ledger, after the commit.
 
 A commit with values that the ledger lacks sets the unsaved flag in the store, which is cleared after the ledger has saved
 them. So a node may die at any time: another one finds the flagged records, and those for which the backlog had no room.
@@ -251,4 +251,4 @@ def _last_evidence(presence: Presence) -> int:
 
 
 def _choice(user: str, presence: Presence) -> Choice:
-    return Choice(user, presence.chosen, presence.mode, presence.mode_until, presence.custom)
+    return Choice(user, presence.chosen, presence.mode, presence.mode_until, presence.custom, presence.sources)

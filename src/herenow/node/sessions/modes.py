@@ -1,10 +1,10 @@
-"""Sets a user's mode, custom status and own `idle_after`. A mode or custom status is committed to the store first, so it is
-accepted while the ledger is away; `idle_after` is a preference, which must be in the ledger first."""
+"""Sets a user's modes, custom statuses and own `idle_after`. A mode or custom status is committed to the store first, so it
+is accepted while the ledger is away; `idle_after` is a preference, which must be in the ledger first."""
 
 from __future__ import annotations
 
 from herenow.core.edits import set_custom, set_idle_after, set_mode
-from herenow.core.model import Custom, Mode, Presence
+from herenow.core.model import Custom, Mode, Presence, Source
 from herenow.core.settle import Edit, Timings
 from herenow.kit.deadline import write_within
 from herenow.node.context import Context
@@ -17,17 +17,21 @@ class Modes:
         self._records = records
         self._ledger = context.ledger
 
-    async def set_mode(self, user: str, mode: Mode, until: int | None, *, saved: bool = True) -> Presence:
+    async def set_mode(
+        self, user: str, mode: Mode, until: int | None, source: Source = Source.USER, *, saved: bool = True
+    ) -> Presence:
         """`saved`: wait a moment until the ledger has it, too (`LedgerWriter.wait_saved`)."""
-        return await self._choose(user, set_mode(mode, until), saved=saved)
+        return await self._choose(user, set_mode(mode, until, source), saved=saved)
 
-    async def set_custom(self, user: str, custom: Custom | None, *, saved: bool = True) -> Presence:
-        return await self._choose(user, set_custom(custom), saved=saved)
+    async def set_custom(
+        self, user: str, custom: Custom | None, source: Source = Source.USER, *, saved: bool = True
+    ) -> Presence:
+        return await self._choose(user, set_custom(custom, source), saved=saved)
 
     async def set_both(
         self, user: str, mode: Mode, until: int | None, custom: Custom | None, *, saved: bool = True
     ) -> Presence:
-        """Set both in one commit, so that no viewer sees one without the other."""
+        """Set both choices of the user in one commit, so that no viewer sees one without the other."""
         first, second = set_mode(mode, until), set_custom(custom)
 
         def both(presence: Presence, now: int, timings: Timings) -> Presence:

@@ -1,0 +1,128 @@
+"""Sources of mode and custom status: which one counts, and what hiding and showing follow from that.
+
+Each source (`model.Source`) has a mode, a custom status, both or none, each with its own end. The highest source with a mode
+gives the mode of the record, the highest with a custom status gives that one. `choices` reads all of them from a record, the
+user's own included, and `with_choices` writes them: every change of a mode or custom status is a change of this list.
+
+A node of a version without sources changes `mode` and `custom` of a record and keeps `sources` unread. `agreed` then decides
+anew: a mode or custom status that no source gives counts as chosen by the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from herenow.core.model import Custom, Mode, Presence, Source, Sourced, Status, public
+from herenow.core.sessions import later
+from herenow.core.status import shown
+from herenow.core.values import replace
+
+_USER = Source.USER
+_AUTO, _INVISIBLE = Mode.AUTO, Mode.INVISIBLE
+_NO_CHOICE = Sourced(_USER)
+
+
+def choices(presence: Presence) -> tuple[Sourced, ...]:
+    """The choices of all sources that have one, highest first, the user's own included."""
+    own = choice_of(presence, _USER)
+    return presence.sources if own == _NO_CHOICE else (own, *presence.sources)
+
+
+def choice_of(presence: Presence, source: Source) -> Sourced:
+    if source is _USER:
+        has_mode, has_custom = presence.mode_source is _USER, presence.custom_source is _USER
+        return Sourced(
+            _USER,
+            presence.mode if has_mode else _AUTO,
+            presence.mode_until if has_mode else None,
+            presence.custom if has_custom else None,
+        )
+    return next((each for each in presence.sources if each.source is source), Sourced(source))
+
+
+def with_choice(presence: Presence, choice: Sourced, at: int) -> Presence:
+    """The record with this choice in place of the one that its source had."""
+    others = [each for each in choices(presence) if each.source is not choice.source]
+    return with_choices(presence, [*others, choice], at)
+
+
+def with_choices(presence: Presence, chosen: Iterable[Sourced], at: int) -> Presence:
+    """The record with exactly these choices. From `at` on the highest count; this may hide or show the user."""
+    chosen = sorted((each for each in chosen if _is_choice(each)), key=_rank)
+    by_mode = next((each for each in chosen if each.mode is not _AUTO), _NO_CHOICE)
+    by_custom = next((each for each in chosen if each.custom is not None), _NO_CHOICE)
+    mode = by_mode.mode
+    hiding = mode is _INVISIBLE and public(presence).status is not Status.OFFLINE
+    showing = presence.mode is _INVISIBLE and mode is not _INVISIBLE
+    if hiding and presence.live:  # a live session is a sign of life now; a lost one has updated `last_seen`
+        presence = replace(presence, last_seen=later(presence.last_seen, at))
+    presence = replace(
+        presence,
+        mode=mode,
+        mode_until=by_mode.mode_until,
+        custom=by_custom.custom,
+        sources=tuple(
+            replace(each, gives_mode=each is by_mode, gives_custom=each is by_custom)
+            for each in chosen
+            if each.source is not _USER
+        ),
+    )
+    return shown(presence, at) if showing else presence
+
+
+def ends(chosen: Iterable[Sourced]) -> list[int]:
+    """The times at which these modes and custom statuses end."""
+    found: list[int] = []
+    for each in chosen:
+        if each.mode_until is not None:
+            found.append(each.mode_until)
+        if each.custom is not None and each.custom.until is not None:
+            found.append(each.custom.until)
+    return found
+
+
+def without_ended(presence: Presence, at: int) -> Presence:
+    """The record without the modes and custom statuses that have ended by `at`: the next sources count."""
+    chosen = choices(presence)
+    if not any(end <= at for end in ends(chosen)):
+        return presence
+    return with_choices(presence, [_unended(each, at) for each in chosen], at)
+
+
+def restored(presence: Presence, lost: Presence, at: int) -> Presence:
+    """The record with the choices of `lost`, a newer record that the store has lost, as far as they have not ended."""
+    return with_choices(presence, [_unended(each, at) for each in choices(lost)], at)
+
+
+def agreed(presence: Presence, at: int) -> Presence:
+    """The record itself, or, if a node of a version without sources changed it, one whose highest sources count."""
+    if not presence.sources:
+        return presence
+    decided = with_choices(presence, choices(presence), at)
+    same = (decided.mode, decided.mode_until, decided.custom, decided.sources) == (
+        presence.mode,
+        presence.mode_until,
+        presence.custom,
+        presence.sources,
+    )
+    return presence if same else with_choices(presence, [_unended(each, at) for each in choices(presence)], at)
+
+
+def _unended(choice: Sourced, at: int) -> Sourced:
+    if choice.mode_until is not None and choice.mode_until <= at:
+        choice = replace(choice, mode=_AUTO, mode_until=None)
+    if choice.custom is not None and _has_ended(choice.custom, at):
+        choice = replace(choice, custom=None)
+    return choice
+
+
+def _has_ended(custom: Custom, at: int) -> bool:
+    return custom.until is not None and custom.until <= at
+
+
+def _is_choice(choice: Sourced) -> bool:
+    return choice.mode is not _AUTO or choice.custom is not None
+
+
+def _rank(choice: Sourced) -> Source:
+    return choice.source
