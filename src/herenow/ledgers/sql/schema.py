@@ -7,7 +7,7 @@ SQLAlchemy's PostgreSQL dialect for SQLite too. The migrations create the tables
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, SmallInteger, Table, Text
 
-NEWEST = "0003"
+NEWEST = "0004"
 """The newest revision: change it with the tables and the migrations. Here, so that opening need not import alembic."""
 
 VERSION_TABLE = "herenow_schema"
@@ -135,13 +135,15 @@ runs = Table(
     Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The last timestamp of each process lifetime (see `runs`)."""
+"""The last timestamp of each epoch of a node (see the module `runs`)."""
 
 open_marks = Table(
     "open_marks",
     metadata,
-    Column("run", Text, primary_key=True),
     Column("user", Text, primary_key=True),
+    Column("run", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Users that were visibly online in a run."""
+"""Users that are visibly online in a run; `at`: their last sign of life when that was written. The key begins with the
+user, because readers of last seen look users up, and runs are closed rarely."""
