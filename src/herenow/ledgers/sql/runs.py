@@ -32,8 +32,10 @@ from herenow.ledgers.sql.voids import outlived
 OPEN = open_marks.join(runs, runs.c.run == open_marks.c.run)
 """Marks with the stamp of their run."""
 
-VISIBLE_AT: ColumnElement[int] = case((open_marks.c.at > runs.c.at, open_marks.c.at), else_=runs.c.at)
-"""The latest time at which the user of a row of `OPEN` was visible."""
+VISIBLE_AT: ColumnElement[int] = case(
+    (open_marks.c.at > runs.c.at, open_marks.c.at), (runs.c.at.is_not(None), runs.c.at)
+)
+"""The latest time at which a marked user was visible, in a join of marks and runs; NULL without a run."""
 
 NO_LIMIT = 2**62
 

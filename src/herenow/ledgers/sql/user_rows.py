@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import Connection, exists, func, null, or_, select, update
+from sqlalchemy import Connection, and_, null, or_, select, update
 
 from herenow.core.model import Custom, Mode
 from herenow.ledgers.sql.dialect import Dialect, Row, every, rows, upsert
-from herenow.ledgers.sql.runs import OPEN, VISIBLE_AT
-from herenow.ledgers.sql.schema import choices, last_seen, open_marks, preferences
+from herenow.ledgers.sql.runs import VISIBLE_AT
+from herenow.ledgers.sql.schema import choices, last_seen, open_marks, preferences, runs
 from herenow.ledgers.sql.voids import outlived
 from herenow.ports import Choice, Remembered
 
@@ -17,12 +17,6 @@ from herenow.ports import Choice, Remembered
 class UserRows:
     def __init__(self, dialect: Dialect) -> None:
         asked = dialect.batch(last_seen.c.user)
-        visible_at = (
-            select(func.max(VISIBLE_AT))
-            .select_from(OPEN)
-            .where(open_marks.c.user == asked.c.user, outlived(open_marks, VISIBLE_AT))
-            .scalar_subquery()
-        )
         self._remembered = dialect.query(
             select(
                 last_seen.c.at,
@@ -30,7 +24,7 @@ class UserRows:
                 choices.c.version,
                 asked.c.user,
                 *_CHOSEN,
-                visible_at.label("visible_at"),
+                VISIBLE_AT.label("visible_at"),
                 preferences.c.hidden_at,
                 preferences.c.hidden_last_seen,
             )
@@ -38,13 +32,15 @@ class UserRows:
                 asked.outerjoin(last_seen, last_seen.c.user == asked.c.user)
                 .outerjoin(preferences, preferences.c.user == asked.c.user)
                 .outerjoin(choices, choices.c.user == asked.c.user)
+                .outerjoin(open_marks, open_marks.c.user == asked.c.user)
+                .outerjoin(runs, and_(runs.c.run == open_marks.c.run, outlived(open_marks, VISIBLE_AT)))
             )
             .where(
                 or_(
                     last_seen.c.at.is_not(None),
                     preferences.c.idle_after.is_not(None),
                     choices.c.version.is_not(None),
-                    exists().where(open_marks.c.user == asked.c.user),
+                    runs.c.run.is_not(None),
                 )
             )
         )
@@ -76,8 +72,14 @@ class UserRows:
     # Batches are in key order: neighbours are on the same database page.
 
     def remembered(self, connection: Connection, users: Collection[str]) -> dict[str, Remembered]:
-        found = {row[3]: _remembered(row) for row in self._remembered(connection, rows(sorted(users)))}
-        return {user: known for user, known in found.items() if known != _UNKNOWN}
+        known: dict[str, Remembered] = {}
+        for row in self._remembered(connection, rows(sorted(users))):  # one per mark of a user, or one without
+            user, found = row[3], _remembered(row)
+            if row[9] is None:
+                known.setdefault(user, found)
+            elif found != _UNKNOWN:
+                known[user] = max(found, known.get(user, _UNKNOWN), key=_last_seen)
+        return known
 
     def save_last_seen(self, connection: Connection, seen: Mapping[str, int]) -> None:
         connection.execute(self._save_last_seen, rows(sorted(seen.items())))
@@ -113,6 +115,10 @@ _CHOSEN = (choices.c.mode, choices.c.mode_until, choices.c.custom_text, choices.
 
 
 _UNKNOWN = Remembered()
+
+
+def _last_seen(known: Remembered) -> int:
+    return known.last_seen or 0
 
 
 def _remembered(row: Row) -> Remembered:
