@@ -21,6 +21,10 @@ MAY_LOOK = {
     ("node/records/steps.py", "sessions"),  # which held sessions were committed
     ("node/records/decision.py", "last_seen"),  # write again what the store lacks
     ("node/records/decision.py", "sessions"),  # must other nodes learn of it by the log?
+    ("node/records/decision.py", "mode"),  # a user who hid since is not seen later
+    ("node/records/last_seen/run_markers.py", "hidden"),  # no marker while hidden
+    ("node/records/last_seen/uncommitted_ends.py", "mode"),  # no last seen while invisible
+    ("node/records/ledger_writer.py", "hidden"),  # did the user hide or come back?
     ("node/records/ledger_writer.py", "last_seen"),  # the ledger keeps the public value
     ("node/records/ledger_writer.py", "sessions"),  # a run's stamp: last sign of life of visible users
     ("node/records/ledger_writer.py", "mode"),

@@ -65,9 +65,10 @@ CREATE TABLE meta (
 )
  WITHOUT ROWID
 CREATE TABLE open_marks (
-	run TEXT NOT NULL, 
 	user TEXT NOT NULL, 
-	PRIMARY KEY (run, user)
+	run TEXT NOT NULL, 
+	at BIGINT DEFAULT 0 NOT NULL, 
+	PRIMARY KEY (user, run)
 )
  WITHOUT ROWID
 CREATE TABLE preferences (
@@ -149,9 +150,10 @@ CREATE TABLE meta (
 	PRIMARY KEY (key)
 )
 CREATE TABLE open_marks (
-	run TEXT NOT NULL, 
 	"user" TEXT NOT NULL, 
-	PRIMARY KEY (run, "user")
+	run TEXT NOT NULL, 
+	at BIGINT DEFAULT 0 NOT NULL, 
+	PRIMARY KEY ("user", run)
 )
 CREATE TABLE preferences (
 	"user" TEXT NOT NULL, 

@@ -44,12 +44,17 @@ async def test_a_migration_keeps_the_data_of_an_older_ledger(path):
             revisions.upgrade(old, "0001")
             old.exec_driver_sql("INSERT INTO preferences (user, idle_after) VALUES ('ana', 60000)")
             old.exec_driver_sql("INSERT INTO members (room, user) VALUES ('r', 'ana')")
+            old.exec_driver_sql("INSERT INTO runs (run, at) VALUES ('run', 5)")
+            old.exec_driver_sql("INSERT INTO open_marks (run, user) VALUES ('run', 'bo')")
             old.commit()
     ledger = SqliteLedger(path)
     await ledger.open()
     assert (await ledger.remembered(["ana"]))["ana"].idle_after == 60_000
     assert await ledger.preferences(["ana"]) == {}
     assert await ledger.is_member("r", "ana")
+    assert (await ledger.remembered(["bo"]))["bo"].last_seen == 5
+    assert await ledger.close_runs() == 1
+    assert (await ledger.remembered(["bo"]))["bo"].last_seen == 5
     await ledger.close()
 
 

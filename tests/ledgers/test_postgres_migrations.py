@@ -108,6 +108,8 @@ async def test_an_older_schema_is_refused_until_it_is_migrated(server, empty):
     ledger = open_postgres(empty)
     await at(ledger, "0001")
     await server.sql("INSERT INTO herenow.preferences VALUES ('ana', 60000)", "empty")
+    await server.sql("INSERT INTO herenow.runs VALUES ('run', 5)", "empty")
+    await server.sql("INSERT INTO herenow.open_marks VALUES ('run', 'bo')", "empty")
     before = await objects(server)
     with pytest.raises(ConfigurationError, match=rf"has schema '0001'.*needs '{NEWEST}': run herenow migrate"):
         await ledger.open()
@@ -117,6 +119,9 @@ async def test_an_older_schema_is_refused_until_it_is_migrated(server, empty):
     await ledger.open()
     assert (await ledger.remembered(["ana"]))["ana"].idle_after == 60_000
     assert await ledger.preferences(["ana"]) == {}
+    assert (await ledger.remembered(["bo"]))["bo"].last_seen == 5
+    assert await ledger.close_runs() == 1
+    assert (await ledger.remembered(["bo"]))["bo"].last_seen == 5
     await ledger.close()
 
 

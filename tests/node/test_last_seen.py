@@ -237,7 +237,7 @@ async def test_last_seen_of_users_of_a_killed_embedded_node_is_its_last_stamp():
     assert killed - 1_001 <= remembered["bob"].last_seen <= killed
     assert remembered["cy"].last_seen == pytest.approx(hidden, abs=5)
     assert remembered["dee"].last_seen == pytest.approx(left, abs=5)
-    assert second.ledger.runs.keys() <= {again.node.records.ledger_writer._run}
+    assert second.ledger.runs.keys() <= {again.node.records.markers.run}
     bob = second.client("bob")
     await bob.connect(again)
     await second.sleep(1)

@@ -22,7 +22,7 @@ from herenow.node.admin import Admin
 from herenow.node.cluster import Cluster
 from herenow.node.context import Context, Reaping, make_context
 from herenow.node.delivery import Delivery
-from herenow.node.records import STAMP_EVERY, Records, restore_from_ledger
+from herenow.node.records import Records, restore_from_ledger
 from herenow.node.sessions import TURN, Sessions
 from herenow.node.viewing import Viewing
 from herenow.ports import Relations, SourceHealth
@@ -76,8 +76,7 @@ class Node:
         every(TURN, self._turn, "wheel")
         every(1.0, self._tidy, "round")
         self.context.tasks.spawn(self.records.run_ledger_writer(), "recorder")
-        if self.context.settings.engine_in_memory:
-            every(STAMP_EVERY, self.records.stamp_run, "run-stamp")
+        every(self.records.stamp_every, self.records.stamp_run, "run-stamp")
 
     async def _turn(self) -> None:
         self.delivery.look()

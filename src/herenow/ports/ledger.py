@@ -38,6 +38,7 @@ class Remembered:
     """The facts from which a presence starts. All defaults: an unknown user."""
 
     last_seen: int | None = None
+    """The saved one, or a later one of an open run (`open_marks`)."""
     choice: Choice | None = None
     idle_after: int | None = None
 
@@ -161,19 +162,31 @@ class Ledger(Relations, Protocol):
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> None: ...
 
-    # After kill -9 of the embedded engine: the users that were visible get the time of the last stamp as last seen
+    # After the loss of a node and of its live store: users that were visible were last seen at the node's last stamp.
+    #
+    # A run is one epoch of a node. The last seen of a flagged user is the latest of the saved one, the stamps of the runs
+    # and the times of the flags. A flag has no effect for users whose saved mode is invisible; for users with
+    # visibility `nobody` it is no later than `hidden_last_seen`. A flag of a run without a stamp has no effect either.
 
-    async def open_marks(self, run: str, here: Iterable[str], gone: Iterable[str]) -> None:
-        """Flag the users `here` as visible in this run, and clear the flag of `gone`."""
+    async def open_marks(self, run: str, here: Mapping[str, int], gone: Iterable[str]) -> None:
+        """Flag the users `here` (→ last sign of life) as visible in this run, and clear the flag of `gone`."""
 
-    async def stamp_run(self, run: str, at: int) -> None: ...
+    async def stamp_run(self, run: str, at: int) -> bool:
+        """Users flagged in this run were visible at `at`. Returns False if the run had no stamp: it is new, or was closed,
+        and then its flags are gone."""
 
     async def end_run(self, run: str) -> None:
         """Remove the flags and the stamp of a run that stopped normally and has saved all last seens."""
 
+    async def open_runs(self) -> dict[str, int]:
+        """Open runs with their last stamps."""
+
+    async def close_run(self, run: str, latest: int | None = None) -> int:
+        """Save the last seens of the users flagged in this run, none later than `latest`, and remove the flags and the
+        run. The later value is kept. Returns the number of these users."""
+
     async def close_runs(self) -> int:
-        """When an embedded node starts: users still flagged by an earlier run get its last stamp as last seen (the maximum
-        is kept); all flags and runs are removed. Returns the number of these users."""
+        """When an embedded node starts: `close_run` of all runs."""
 
     # The graph
 

@@ -162,6 +162,13 @@ class Settings(BaseModel):
         Count, Unit("viewers"), About("a change with more viewers on a node is not pushed; clients poll")
     ] = 100_000
     ledger_flush: Annotated[Seconds, About("how often changes are written to the database")] = 1.0
+    last_seen_marks: Annotated[
+        Literal["on", "off"],
+        About(
+            "whether the database knows who is visible, so that last seen survives the loss of all nodes and the store"
+        ),
+        Allowed("on or off"),
+    ] = "on"
     max_subscriptions: Annotated[Count, Unit("per socket"), About("users that one connection may watch")] = 500
     max_bulk: Annotated[Count, Unit("ids"), About("users that one request may ask for")] = 1000
     max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of one user in the cluster")] = 50

@@ -177,7 +177,7 @@ class LedgerContract:
     async def test_the_ledger_accepts_empty_batches(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({})
         await ledger.save_choices([])
-        await ledger.open_marks("run", [], [])
+        await ledger.open_marks("run", {}, [])
         assert await ledger.apply([]) == 0
         assert await ledger.between("ana", [], NOW) == []
 
@@ -209,28 +209,28 @@ class LedgerContract:
     # --- Runs: the users that were online when a process was killed
 
     async def test_close_runs_sets_last_seen_of_marked_users_to_the_last_stamp(self, ledger: Ledger) -> None:
-        await ledger.open_marks("run", ["ana", "bo"], [])
+        await ledger.open_marks("run", flagged("ana", "bo"), [])
         await ledger.stamp_run("run", NOW)
         await ledger.stamp_run("run", NOW + 1_000)
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 1_000] * 2
 
     async def test_close_runs_ignores_users_whose_mark_was_removed(self, ledger: Ledger) -> None:
-        await ledger.open_marks("run", ["ana", "bo"], [])
-        await ledger.open_marks("run", [], ["ana", "never-marked"])
+        await ledger.open_marks("run", flagged("ana", "bo"), [])
+        await ledger.open_marks("run", {}, ["ana", "never-marked"])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
         assert await ledger.remembered(["ana", "never-marked"]) == {}
 
     async def test_close_runs_keeps_a_later_last_seen(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW + 5, "bo": NOW - 5})
-        await ledger.open_marks("run", ["ana", "bo"], [])
+        await ledger.open_marks("run", flagged("ana", "bo"), [])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 5, NOW]
 
     async def test_a_run_is_closed_once(self, ledger: Ledger) -> None:
-        await ledger.open_marks("run", ["ana"], [])
+        await ledger.open_marks("run", flagged("ana"), [])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
         assert await ledger.close_runs() == 0
@@ -239,8 +239,8 @@ class LedgerContract:
         assert await seen(ledger, "ana") == NOW
 
     async def test_a_second_mark_of_a_user_has_no_effect(self, ledger: Ledger) -> None:
-        await ledger.open_marks("run", ["ana"], [])
-        await ledger.open_marks("run", iter(["ana", "bo"]), iter(["ana"]))
+        await ledger.open_marks("run", flagged("ana"), [])
+        await ledger.open_marks("run", flagged("ana", "bo"), iter(["ana"]))
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
         assert await ledger.remembered(["ana", "bo"]) == {"bo": Remembered(last_seen=NOW)}
@@ -249,15 +249,15 @@ class LedgerContract:
         self, ledger: Ledger
     ) -> None:
         for run, stamp in (("one", NOW), ("two", NOW + 9), ("three", NOW + 3)):
-            await ledger.open_marks(run, ["ana"], [])
+            await ledger.open_marks(run, flagged("ana"), [])
             await ledger.stamp_run(run, stamp)
-        await ledger.open_marks("two", [], ["bo"])
-        await ledger.open_marks("one", ["bo"], [])
+        await ledger.open_marks("two", {}, ["bo"])
+        await ledger.open_marks("one", flagged("bo"), [])
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 9, NOW]
 
     async def test_close_runs_sets_no_last_seen_for_a_run_without_a_stamp(self, ledger: Ledger) -> None:
-        await ledger.open_marks("run", ["ana"], [])
+        await ledger.open_marks("run", flagged("ana"), [])
         await ledger.close_runs()
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 0
@@ -265,11 +265,80 @@ class LedgerContract:
 
     async def test_close_runs_processes_thousands_of_marked_users(self, ledger: Ledger) -> None:
         users = [f"user-{number}" for number in range(MANY)]
-        await ledger.open_marks("run", users, [])
-        await ledger.open_marks("run", [], users[::2])
+        await ledger.open_marks("run", flagged(*users), [])
+        await ledger.open_marks("run", {}, users[::2])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == MANY // 2
         assert sorted(await ledger.remembered(users)) == sorted(users[1::2])
+
+    # --- Runs that are open: nodes that are alive, or that died with their store
+
+    async def test_users_marked_in_an_open_run_were_last_seen_at_its_stamp(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"bo": NOW - 5, "cy": NOW + 5})
+        assert not await ledger.stamp_run("run", NOW - 1_000)
+        await ledger.open_marks("run", flagged("ana", "bo", "cy", at=NOW - 500), [])
+        assert [await seen(ledger, user) for user in ("ana", "bo", "cy")] == [NOW - 500, NOW - 5, NOW + 5]
+        assert await ledger.stamp_run("run", NOW)
+        assert [await seen(ledger, user) for user in ("ana", "bo", "cy")] == [NOW, NOW, NOW + 5]
+        await ledger.open_marks("run", {}, ["ana"])
+        assert await ledger.remembered(["ana"]) == {}
+
+    async def test_of_several_open_runs_the_latest_stamp_counts(self, ledger: Ledger) -> None:
+        for run, stamp in (("one", NOW), ("two", NOW + 9), ("three", NOW + 3)):
+            await ledger.stamp_run(run, stamp)
+            await ledger.open_marks(run, flagged("ana"), [])
+        assert await ledger.open_runs() == {"one": NOW, "two": NOW + 9, "three": NOW + 3}
+        assert await seen(ledger, "ana") == NOW + 9
+
+    async def test_closing_a_run_saves_its_last_seens_and_leaves_other_runs_open(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"bo": NOW + 5})
+        for run, stamp in (("one", NOW), ("two", NOW + 9)):
+            await ledger.stamp_run(run, stamp)
+        await ledger.open_marks("one", flagged("ana", "bo"), [])
+        await ledger.open_marks("two", flagged("cy"), [])
+        assert await ledger.close_run("one") == 2
+        assert await ledger.close_run("one") == await ledger.close_run("unknown") == 0
+        assert [await seen(ledger, user) for user in ("ana", "bo", "cy")] == [NOW, NOW + 5, NOW + 9]
+        assert await ledger.open_runs() == {"two": NOW + 9}
+        assert not await ledger.stamp_run("one", NOW + 20)
+        assert await seen(ledger, "ana") == NOW
+
+    async def test_a_run_is_closed_with_no_last_seen_after_the_given_time(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"bo": NOW - 1})
+        await ledger.stamp_run("run", NOW)
+        await ledger.open_marks("run", flagged("ana", "bo", at=NOW + 1), [])
+        assert await ledger.close_run("run", NOW - 3) == 2
+        assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW - 3, NOW - 1]
+
+    async def test_the_end_of_a_run_saves_nothing(self, ledger: Ledger) -> None:
+        await ledger.stamp_run("run", NOW)
+        await ledger.open_marks("run", flagged("ana"), [])
+        await ledger.end_run("run")
+        assert await ledger.open_runs() == {}
+        assert await ledger.remembered(["ana"]) == {}
+
+    @pytest.mark.parametrize("closed", [False, True])
+    async def test_a_mark_never_shows_when_a_hidden_user_was_online(self, ledger: Ledger, *, closed: bool) -> None:
+        """ana is invisible; bo hid from all users at NOW; cy did so before anybody had seen cy; dee is visible again."""
+        await ledger.save_last_seen({"ana": NOW})
+        await ledger.save_choices([Choice("ana", NOW, Mode.INVISIBLE), Choice("dee", NOW, Mode.AUTO)])
+        await ledger.set_preferences("bo", PreferencesEdit(Visibility.NOBODY), NOW, NOW)
+        await ledger.set_preferences("cy", PreferencesEdit(Visibility.NOBODY), NOW, None)
+        await ledger.stamp_run("run", NOW + 9)
+        await ledger.open_marks("run", flagged("ana", "bo", "cy", "dee", at=NOW + 8), [])
+        if closed:
+            await ledger.close_run("run")
+        known = await ledger.remembered(["ana", "bo", "cy", "dee"])
+        assert {user: fact.last_seen for user, fact in known.items()} == {"ana": NOW, "bo": NOW, "dee": NOW + 9}
+
+    @pytest.mark.parametrize("closed", [False, True])
+    async def test_a_mark_from_before_a_deletion_has_no_effect(self, ledger: Ledger, *, closed: bool) -> None:
+        await ledger.stamp_run("run", NOW)
+        await ledger.erase(Void("ana", NOW, NOW + 60_000, erased=NOW + 1))
+        await ledger.open_marks("run", flagged("ana", at=NOW), [])
+        if closed:
+            await ledger.close_run("run")
+        assert await ledger.remembered(["ana"]) == {}
 
     # --- Relations
 
@@ -712,7 +781,7 @@ class LedgerContract:
         await ledger.apply([*mutual("ana", "bo"), follow("ana", "cy"), follow("di", "ana"), *mutual("bo", "cy")])
         await ledger.apply([contact("ana", "bo"), contact("zed", "ana"), room("r", "ana"), room("r", "bo")])
         await ledger.stamp_run("run", NOW)
-        await ledger.open_marks("run", ["ana"], [])
+        await ledger.open_marks("run", flagged("ana"), [])
         head = await ledger.changes_head()
         answered = await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         assert await ledger.remembered(["ana", "bo"]) == {
@@ -740,7 +809,7 @@ class LedgerContract:
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_choices([Choice("ana", NOW, Mode.BUSY), Choice("bo", 1, Mode.BUSY)])
         await ledger.stamp_run("run", NOW)
-        await ledger.open_marks("run", ["ana"], [])
+        await ledger.open_marks("run", flagged("ana"), [])
         await ledger.close_runs()
         assert set(await ledger.remembered(["ana", "bo"])) == {"bo"}
 
@@ -890,6 +959,10 @@ def gone(row: RelationRow) -> RelationRow:
 def pair(change: LedgerChange) -> tuple[str, set[str]]:
     """A change of a relation for comparing: it has no direction."""
     return change.kind, {change.a, change.b}
+
+
+def flagged(*users: str, at: int = 0) -> dict[str, int]:
+    return dict.fromkeys(users, at)
 
 
 async def seen(ledger: Ledger, user: str) -> int | None:

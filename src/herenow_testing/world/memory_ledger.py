@@ -34,7 +34,11 @@ KINDS = ("follow", "contact", "room")
 @dataclass
 class _Run:
     stamp: int | None = None
-    open: set[str] = field(default_factory=set)
+    open: dict[str, int] = field(default_factory=dict)
+    """User → last sign of life when the flag was set."""
+
+    def visible_at(self, user: str) -> int | None:
+        return None if self.stamp is None or user not in self.open else max(self.stamp, self.open[user])
 
 
 class MemoryLedger:
@@ -86,7 +90,27 @@ class MemoryLedger:
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
         await self._answer()
-        return {user: self.people[user] for user in dict.fromkeys(users) if user in self.people}
+        known = {user: self._remembered(user) for user in dict.fromkeys(users)}
+        return {user: facts for user, facts in known.items() if facts != _STRANGER}
+
+    def _remembered(self, user: str) -> Remembered:
+        known = self.people.get(user, _STRANGER)
+        for run in self.runs.values():
+            at = self._last_seen_by(run, user)
+            if at is not None:
+                known = replace(known, last_seen=max(at, known.last_seen or 0))
+        return known
+
+    def _last_seen_by(self, run: _Run, user: str) -> int | None:
+        """The last seen of a user flagged in this run; None: the run says nothing about it."""
+        at = run.visible_at(user)
+        choice = self.people.get(user, _STRANGER).choice
+        hiding = self._preferences.get(user, Preferences())
+        if at is None or not self._outlived(user, at) or (choice is not None and choice.mode is Mode.INVISIBLE):
+            return None
+        if hiding.hidden_at is None:
+            return at
+        return None if hiding.hidden_last_seen is None else min(at, hiding.hidden_last_seen)
 
     async def save_last_seen(self, rows: Mapping[str, int]) -> None:
         rows = dict(rows)
@@ -125,28 +149,44 @@ class MemoryLedger:
 
     # Runs
 
-    async def open_marks(self, run: str, here: Iterable[str], gone: Iterable[str]) -> None:
-        came, left = set(here), set(gone)
+    async def open_marks(self, run: str, here: Mapping[str, int], gone: Iterable[str]) -> None:
+        came, left = dict(here), set(gone)
         await self._answer()
         marks = self.runs.setdefault(run, _Run()).open
         marks |= came
-        marks -= left
+        for user in left:
+            marks.pop(user, None)
 
-    async def stamp_run(self, run: str, at: int) -> None:
+    async def stamp_run(self, run: str, at: int) -> bool:
         await self._answer()
-        self.runs.setdefault(run, _Run()).stamp = at
+        found = self.runs.setdefault(run, _Run())
+        known = found.stamp is not None
+        found.stamp = at
+        return known
+
+    async def open_runs(self) -> dict[str, int]:
+        await self._answer()
+        return {name: run.stamp for name, run in self.runs.items() if run.stamp is not None}
 
     async def end_run(self, run: str) -> None:
         await self._answer()
         self.runs.pop(run, None)
 
+    async def close_run(self, run: str, latest: int | None = None) -> int:
+        await self._answer()
+        return len(self._close(run, latest))
+
     async def close_runs(self) -> int:
         await self._answer()
-        left = {(user, run.stamp) for run in self.runs.values() for user in run.open if run.stamp is not None}
-        for user, stamp in left:
-            self._save_last_seen(user, stamp)
-        self.runs.clear()
-        return len({user for user, _ in left})
+        return len({user for run in list(self.runs) for user in self._close(run, None)})
+
+    def _close(self, run: str, latest: int | None) -> set[str]:
+        closed = self.runs.pop(run, _Run())
+        for user in closed.open:
+            at = self._last_seen_by(closed, user)
+            if at is not None:
+                self._save_last_seen(user, at if latest is None else min(at, latest))
+        return set() if closed.stamp is None else set(closed.open)
 
     # Relations
 
@@ -227,7 +267,7 @@ class MemoryLedger:
         changes |= dict.fromkeys(LedgerChange("member", *edge) for edge in rooms)
         self._rooms.difference_update(rooms)
         for run in self.runs.values():
-            run.open.discard(user)
+            run.open.pop(user, None)
         self.people.pop(user, None)
         changes[LedgerChange("preferences", user, "")] = None
         self._log_changes(changes)

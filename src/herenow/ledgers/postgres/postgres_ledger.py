@@ -107,9 +107,10 @@ class PostgresLedger(SqlLedger):
             await self._run.begin()
         return await super().close_runs()
 
-    async def stamp_run(self, run: str, at: int) -> None:
-        await self._translate_errors(self._run.keep())
-        await super().stamp_run(run, at)
+    async def stamp_run(self, run: str, at: int) -> bool:
+        if self._run.begun:
+            await self._translate_errors(self._run.keep())
+        return await super().stamp_run(run, at)
 
     # The change table
 

@@ -18,6 +18,7 @@ class PostgresProcessLock:
         self._url = url
         self._connector = connector
         self._session: PostgresSession | None = None
+        self.begun = False  # True: this process has the memory engine
 
     async def begin(self) -> None:
         """Take the lock. Raises `ConfigurationError` if another process holds it."""
@@ -26,6 +27,7 @@ class PostgresProcessLock:
                 f"The ledger {self._url} is in use by another herenow serve with the engine memory://: "
                 "stop that one, or name another ledger."
             )
+        self.begun = True
 
     async def keep(self) -> None:
         """Check the lock, and take it again if it was lost. Raises `Unavailable` if another process holds it now."""

@@ -1,59 +1,118 @@
-"""Recover last-seen times after `kill -9` of a node with the memory engine.
+"""Recover last-seen times after nodes were lost together with their live store.
 
-A run is one process lifetime. The process marks users that are visibly online and writes a timestamp at intervals. A clean
-shutdown deletes both. After a kill they remain, and the next start stores the run's last timestamp as the last seen of each
-marked user, with SQL statements only.
+A run is one epoch of a node. The node marks users that are visibly online, and writes a timestamp at intervals. A clean
+shutdown deletes both. After a loss they remain: until the run is closed, readers take them into account (`user_rows`); then
+the last seen of each marked user is stored, with SQL statements only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
+from herenow.core.model import Mode
 from herenow.ledgers.sql.dialect import Dialect, every, rows, upsert
-from herenow.ledgers.sql.schema import last_seen, open_marks, runs
+from herenow.ledgers.sql.schema import choices, last_seen, open_marks, preferences, runs
 from herenow.ledgers.sql.voids import outlived
+
+OPEN = open_marks.join(runs, runs.c.run == open_marks.c.run)
+"""Marks with the stamp of their run."""
+
+VISIBLE_AT: ColumnElement[int] = case(
+    (open_marks.c.at > runs.c.at, open_marks.c.at), (runs.c.at.is_not(None), runs.c.at)
+)
+"""The latest time at which a marked user was visible, in a join of marks and runs; NULL without a run."""
+
+NO_LIMIT = 2**62
 
 
 class Runs:
     def __init__(self, dialect: Dialect) -> None:
         users = dialect.batch(open_marks.c.user)
         self._stamp = upsert(dialect, runs, every(dialect.batch(*runs.c)))
-        self._mark = upsert(dialect, open_marks, every(dialect.batch(*open_marks.c)))
+        self._move = update(runs).where(runs.c.run == bindparam("of_run")).values(at=bindparam("now"))
+        self._mark = upsert(
+            dialect, open_marks, every(dialect.batch(*open_marks.c)), lambda new: new.at > open_marks.c.at
+        )
         self._unmark = delete(open_marks).where(
             open_marks.c.run == bindparam("of_run"), open_marks.c.user.in_(select(users))
         )
-        left_open = open_marks.join(runs, runs.c.run == open_marks.c.run)
-        self._count = select(func.count(open_marks.c.user.distinct())).select_from(left_open)
-        self._close = upsert(
-            dialect,
-            last_seen,
-            select(open_marks.c.user, func.max(runs.c.at).label("at"))
-            .select_from(left_open)
-            .where(outlived(open_marks, runs.c.at))
-            .group_by(open_marks.c.user),
-            lambda new: new.at > last_seen.c.at,
+        self._runs = select(runs.c.run, runs.c.at)
+        one = runs.c.run == bindparam("of_run")
+        counted = select(func.count(open_marks.c.user.distinct())).select_from(OPEN)
+        self._count_all, self._count_one = counted, counted.where(one)
+        self._close_all, self._close_one = (
+            upsert(dialect, last_seen, found, lambda new: new.at > last_seen.c.at)
+            for found in (_last_seens(), _last_seens().where(one))
         )
 
-    def mark(self, connection: Connection, run: str, here: Collection[str], gone: Collection[str]) -> None:
+    def mark(self, connection: Connection, run: str, here: Mapping[str, int], gone: Collection[str]) -> None:
         """A user in both sets is unmarked: a missing mark makes a last seen some seconds too early, but a mark too many
         could show when a hidden user was online."""
-        connection.execute(self._mark, rows((run, user) for user in sorted(here)))
-        connection.execute(self._unmark, rows(sorted(gone)) | {"of_run": run})
+        if here:
+            connection.execute(self._mark, rows((user, run, at) for user, at in sorted(here.items())))
+        if gone:
+            connection.execute(self._unmark, rows(sorted(gone)) | {"of_run": run})
 
-    def stamp(self, connection: Connection, run: str, at: int) -> None:
-        connection.execute(self._stamp, rows([(run, at)]))
+    def stamp(self, connection: Connection, run: str, at: int) -> bool:
+        """Returns whether the run had a stamp."""
+        moved = connection.execute(self._move, {"of_run": run, "now": at}).rowcount > 0
+        if not moved:
+            connection.execute(self._stamp, rows([(run, at)]))
+        return moved
+
+    def found(self, connection: Connection) -> dict[str, int]:
+        return {row[0]: row[1] for row in connection.execute(self._runs)}
 
     def end(self, connection: Connection, run: str) -> None:
-        connection.execute(delete(open_marks).where(open_marks.c.run == run))
+        """Also deletes marks without a run, which a node wrote after its run was closed."""
         connection.execute(delete(runs).where(runs.c.run == run))
+        connection.execute(delete(open_marks).where(open_marks.c.run.not_in(select(runs.c.run))))
+
+    def close_one(self, connection: Connection, run: str, latest: int | None) -> int:
+        """Store a last seen for all marked users of a run, delete it, return the number of these users."""
+        count = connection.scalar(self._count_one, {"of_run": run}) or 0
+        if count:
+            connection.execute(self._close_one, {"of_run": run, "latest": NO_LIMIT if latest is None else latest})
+        self.end(connection, run)
+        return count
 
     def close(self, connection: Connection) -> int:
-        """Store a last seen for all marked users, delete all marks and runs, return the number of marked users. Marks of a
-        run without a timestamp are deleted without effect."""
-        count = connection.scalar(self._count) or 0
-        connection.execute(self._close)
+        """`close_one` of all runs. Marks of a run without a timestamp are deleted without effect."""
+        count = connection.scalar(self._count_all) or 0
+        connection.execute(self._close_all, {"latest": NO_LIMIT})
         connection.execute(delete(open_marks))
         connection.execute(delete(runs))
         return count
+
+
+def _last_seens() -> Select[tuple[str, int]]:
+    """(user, last seen) by the marks. Users that hid get no time from after that."""
+    limit = bindparam("latest", type_=BigInteger)
+    at: ColumnElement[int] = case((limit < VISIBLE_AT, limit), else_=VISIBLE_AT)
+    at = case((preferences.c.hidden_last_seen < at, preferences.c.hidden_last_seen), else_=at)
+    invisible = exists().where(choices.c.user == open_marks.c.user, choices.c.mode == int(Mode.INVISIBLE))
+    return (
+        select(open_marks.c.user, func.max(at).label("at"))
+        .select_from(OPEN.outerjoin(preferences, preferences.c.user == open_marks.c.user))
+        .where(
+            outlived(open_marks, VISIBLE_AT),
+            ~invisible,
+            or_(preferences.c.hidden_at.is_(None), preferences.c.hidden_last_seen.is_not(None)),
+        )
+        .group_by(open_marks.c.user)
+    )

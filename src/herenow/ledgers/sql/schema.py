@@ -5,9 +5,9 @@ PostgreSQL (byte-wise collation of ids, fill factor of `last_seen`) are in the m
 SQLAlchemy's PostgreSQL dialect for SQLite too. The migrations create the tables; a test checks that they match this module.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, SmallInteger, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, SmallInteger, Table, Text, text
 
-NEWEST = "0004"
+NEWEST = "0005"
 """The newest revision: change it with the tables and the migrations. Here, so that opening need not import alembic."""
 
 VERSION_TABLE = "herenow_schema"
@@ -137,13 +137,15 @@ runs = Table(
     Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""The last timestamp of each process lifetime (see `runs`)."""
+"""The last timestamp of each epoch of a node (see the module `runs`)."""
 
 open_marks = Table(
     "open_marks",
     metadata,
-    Column("run", Text, primary_key=True),
     Column("user", Text, primary_key=True),
+    Column("run", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False, server_default=text("0")),  # the default: for nodes of schema 0004
     sqlite_with_rowid=False,
 )
-"""Users that were visibly online in a run."""
+"""Users that are visibly online in a run; `at`: their last sign of life when that was written. The key begins with the
+user, because readers of last seen look users up, and runs are closed rarely."""

@@ -135,16 +135,22 @@ class SqlLedger(ABC):
 
     # Runs
 
-    async def open_marks(self, run: str, here: Iterable[str], gone: Iterable[str]) -> None:
-        came, left = frozenset(here), frozenset(gone)
+    async def open_marks(self, run: str, here: Mapping[str, int], gone: Iterable[str]) -> None:
+        came, left = dict(here), frozenset(gone)
         if came or left:
             await self._write(lambda c: self._runs.mark(c, run, came, left))
 
-    async def stamp_run(self, run: str, at: int) -> None:
-        await self._write(lambda c: self._runs.stamp(c, run, at))
+    async def stamp_run(self, run: str, at: int) -> bool:
+        return await self._write(lambda c: self._runs.stamp(c, run, at))
 
     async def end_run(self, run: str) -> None:
-        await self._write(lambda c: self._runs.end(c, run))
+        await self._write(lambda c: self._runs.end(c, run), at_length=True)
+
+    async def open_runs(self) -> dict[str, int]:
+        return await self._read(self._runs.found)
+
+    async def close_run(self, run: str, latest: int | None = None) -> int:
+        return await self._save(lambda c: self._runs.close_one(c, run, latest), at_length=True)
 
     async def close_runs(self) -> int:
         return await self._save(self._runs.close, at_length=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import Connection, null, or_, select, update
+from sqlalchemy import Connection, and_, null, or_, select, update
 
 from herenow.core.model import Custom, Mode, Sourced
 from herenow.core.record import decode_sources, encode_sources
 from herenow.ledgers.sql.dialect import Dialect, Row, every, rows, upsert
-from herenow.ledgers.sql.schema import choices, last_seen, preferences
+from herenow.ledgers.sql.runs import VISIBLE_AT
+from herenow.ledgers.sql.schema import choices, last_seen, open_marks, preferences, runs
 from herenow.ledgers.sql.voids import outlived
 from herenow.ports import Choice, Remembered
 
@@ -19,14 +20,30 @@ class UserRows:
     def __init__(self, dialect: Dialect) -> None:
         asked = dialect.batch(last_seen.c.user)
         self._remembered = dialect.query(
-            select(last_seen.c.at, preferences.c.idle_after, choices.c.version, asked.c.user, *_CHOSEN)
+            select(
+                last_seen.c.at,
+                preferences.c.idle_after,
+                choices.c.version,
+                asked.c.user,
+                *_CHOSEN,
+                VISIBLE_AT.label("visible_at"),
+                preferences.c.hidden_at,
+                preferences.c.hidden_last_seen,
+            )
             .select_from(
                 asked.outerjoin(last_seen, last_seen.c.user == asked.c.user)
                 .outerjoin(preferences, preferences.c.user == asked.c.user)
                 .outerjoin(choices, choices.c.user == asked.c.user)
+                .outerjoin(open_marks, open_marks.c.user == asked.c.user)
+                .outerjoin(runs, and_(runs.c.run == open_marks.c.run, outlived(open_marks, VISIBLE_AT)))
             )
             .where(
-                or_(last_seen.c.at.is_not(None), preferences.c.idle_after.is_not(None), choices.c.version.is_not(None))
+                or_(
+                    last_seen.c.at.is_not(None),
+                    preferences.c.idle_after.is_not(None),
+                    choices.c.version.is_not(None),
+                    runs.c.run.is_not(None),
+                )
             )
         )
         seen, chosen = dialect.batch(*last_seen.c), dialect.batch(*choices.c)
@@ -57,7 +74,14 @@ class UserRows:
     # Batches are in key order: neighbours are on the same database page.
 
     def remembered(self, connection: Connection, users: Collection[str]) -> dict[str, Remembered]:
-        return {row[3]: _remembered(row) for row in self._remembered(connection, rows(sorted(users)))}
+        known: dict[str, Remembered] = {}
+        for row in self._remembered(connection, rows(sorted(users))):  # one per mark of a user, or one without
+            user, found = row[3], _remembered(row)
+            if row[9] is None:
+                known.setdefault(user, found)
+            elif found != _UNKNOWN:
+                known[user] = max(found, known.get(user, _UNKNOWN), key=_last_seen)
+        return known
 
     def save_last_seen(self, connection: Connection, seen: Mapping[str, int]) -> None:
         connection.execute(self._save_last_seen, rows(sorted(seen.items())))
@@ -101,8 +125,32 @@ _CHOSEN = (
 )
 
 
+_UNKNOWN = Remembered()
+
+
+def _last_seen(known: Remembered) -> int:
+    return known.last_seen or 0
+
+
 def _remembered(row: Row) -> Remembered:
-    return Remembered(row[0], None if row[2] is None else _choice(row), row[1])
+    choice = None if row[2] is None else _choice(row[:9])
+    at, visible_at = row[0], row[9]
+    if visible_at is not None:
+        at = _with_mark(at, visible_at, choice, *row[10:])
+    return Remembered(at, choice, row[1])
+
+
+def _with_mark(
+    at: int | None, visible_at: int, choice: Choice | None, hidden_at: int | None, hidden_last_seen: int | None
+) -> int | None:
+    """The last seen of a user who is marked in an open run. Hiding limits it as when the run is closed (`runs`)."""
+    if choice is not None and choice.mode is Mode.INVISIBLE:
+        return at
+    if hidden_at is not None:
+        if hidden_last_seen is None:
+            return at
+        visible_at = min(visible_at, hidden_last_seen)
+    return visible_at if at is None else max(at, visible_at)
 
 
 def _choice(row: Row) -> Choice:

@@ -1,7 +1,7 @@
 """Statements for revoked tokens and for deleting a user.
 
-A deletion covers every table that names a user, in one transaction. Add a new table with one row per user to `ERASED`; a
-table that names other users too needs a statement in `Voids` and rows in the change table.
+A deletion covers every table that names a user, in one transaction. Add a new table whose rows name one user to `ERASED`;
+a table that names other users too needs a statement in `Voids` and rows in the change table.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ from herenow.ledgers.sql.schema import (
     members,
     open_marks,
     preferences,
-    runs,
     voids,
 )
 from herenow.ports import LedgerChange, Void
 
-ERASED = (last_seen, choices, preferences)
-"""Tables with one row per user."""
+ERASED = (last_seen, choices, preferences, open_marks)
+"""Tables whose rows name one user."""
 
 
 class Voids:
@@ -65,10 +64,6 @@ class Voids:
             .returning(blocks.c.blocker, blocks.c.blocked),
         )
         self._forget_rooms = delete(members).where(members.c.user == user).returning(members.c.room)
-        # By primary key for each run: there are few runs, and no index by user alone.
-        self._forget_marks = delete(open_marks).where(
-            open_marks.c.run.in_(select(runs.c.run)), open_marks.c.user == user
-        )
         self._forget_rows = tuple(delete(table).where(table.c.user == user) for table in ERASED)
         self._of = select(voids).where(voids.c.user == user)
         self._walk = (
@@ -96,7 +91,6 @@ class Voids:
         for (room,) in connection.execute(self._forget_rooms, user):
             changes[LedgerChange("member", room, void.user)] = None
         changes[LedgerChange("preferences", void.user, "")] = None
-        connection.execute(self._forget_marks, user)
         for gone in self._forget_rows:
             connection.execute(gone, user)
         return list(changes)

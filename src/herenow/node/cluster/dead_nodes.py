@@ -62,6 +62,7 @@ class DeadNodeSweep:
         if failed:
             raise Unavailable(f"{len(failed)} of {len(left)} shards are left: {next(iter(failed.values()))}")
         self._swept = {}
+        await self._records.close_retired_runs(dead)
 
     async def _fence(self, shard: int, dead: Mapping[str, int]) -> None:
         for epoch in dead:

@@ -1,7 +1,7 @@
 """Records: reads, decides and writes the stored record of each user.
 
     mark_dirty ─▶ decider ─▶ steps (core.settle) ─▶ writer ─▶ engine
-                     ▲                └─▶ ledger_writer ─▶ ledger
+                     ▲                └─▶ ledger_writer, last_seen ─▶ ledger
     reader ◀─ engine, cold_cache ◀─ ledger
 
 `Records` is the face of this package. It calls the parts above through `RecordEvents`.
@@ -9,13 +9,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
-from herenow.node.people import Person
+from herenow.node.people import LocalSession, Person
 from herenow.node.records.cold_cache import ColdCache
 from herenow.node.records.decider import Decider
 from herenow.node.records.decision import NO_EDIT, kept_after_deletion
-from herenow.node.records.ledger_writer import STAMP_EVERY, LedgerWriter
+from herenow.node.records.last_seen import RunMarkers, UncommittedEnds
+from herenow.node.records.ledger_writer import LedgerWriter
 from herenow.node.records.paging import page_of, pages
 from herenow.node.records.reader import PART, Reader, is_at_hand
 from herenow.node.records.record_events import DeletionRule, RecordEvents, SessionEvents, StoreEvents
@@ -26,7 +29,6 @@ from herenow.node.records.writer import Writer
 __all__ = [
     "NO_EDIT",
     "PART",
-    "STAMP_EVERY",
     "DeletionRule",
     "Records",
     "SessionEvents",
@@ -41,8 +43,11 @@ __all__ = [
 class Records:
     def __init__(self, context: Context, delivery: Delivery) -> None:
         events = RecordEvents()
-        self.ledger_writer = ledger_writer = LedgerWriter(context)
-        self.reader = reader = Reader(context, ColdCache(context), events)
+        cold = ColdCache(context)
+        self.markers = markers = RunMarkers(context)
+        self.uncommitted_ends = UncommittedEnds(context, cold.forget)
+        self.ledger_writer = ledger_writer = LedgerWriter(context, markers, self.uncommitted_ends)
+        self.reader = reader = Reader(context, cold, events)
         self.writer = writer = Writer(context, events)
         steps = DecisionSteps(context, reader, ledger_writer, delivery, events)
         self.decider = decider = Decider(context, reader, writer, delivery, steps)
@@ -63,7 +68,6 @@ class Records:
         self.load = reader.load
         self.load_from_ledger = reader.load_from_ledger
         self.read = reader.read
-        self.refresh = reader.refresh
         self.forget = reader.forget
         self.forget_all = reader.forget_all
 
@@ -76,7 +80,10 @@ class Records:
         self.wait_saved = ledger_writer.wait_saved
         self.hold_drops = ledger_writer.hold_drops
         self.run_ledger_writer = ledger_writer.run
-        self.stamp_run = ledger_writer.stamp
+        self.stamp_run = markers.stamp
+        self.stamp_every = markers.every
+        self.close_retired_runs = markers.close_retired
+        self.start_run_over = markers.start_over
         self.finish = ledger_writer.finish
         self.close = decider.close
 
@@ -91,7 +98,23 @@ class Records:
 
     def learn(self, person: Person, record: bytes) -> bool:
         """Adopt a record from the log if it is newer; returns whether it was. Raises `UnknownFormat`."""
-        return person.record.learn(record)
+        learned = person.record.learn(record)
+        if learned and person.held:
+            self.markers.check(person.user)
+        return learned
+
+    async def refresh(self, people: Sequence[Person]) -> list[Person]:
+        """`Reader.refresh`, for callers outside of a decision."""
+        changed = await self.reader.refresh(people)
+        for person in changed:
+            if person.held:
+                self.markers.check(person.user)
+        return changed
+
+    def note_end(self, session: LocalSession) -> None:
+        """Call when a session of this node is lost: its last seen is saved even if the store does not take it."""
+        self.uncommitted_ends.note(session)
+        self.markers.check(session.person.user)
 
     def forget_lost_before(self, person: Person, erased: int) -> None:
         """Call when the user was deleted at `erased`: older values that the store lost are not to be written again."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from herenow.core.edits import restore_choices
-from herenow.core.model import Presence
+from herenow.core.model import Mode, Presence
 from herenow.core.sessions import later
 from herenow.core.settle import Edit, Held, Outcome, Timings
 from herenow.core.values import replace
@@ -45,7 +45,8 @@ def restored(person: Person) -> list[Edit]:
         return []
 
     def restore(presence: Presence, now: int, timings: Timings) -> Presence:
-        if lost.last_seen is not None:
+        hid_since = presence.mode is Mode.INVISIBLE and lost.chosen <= presence.chosen
+        if lost.last_seen is not None and not (hid_since and lost.last_seen > presence.chosen):
             presence = replace(presence, last_seen=later(presence.last_seen, lost.last_seen))
         if presence.chosen >= lost.chosen:
             return presence

@@ -3,9 +3,8 @@
 A commit with values that the ledger lacks sets the unsaved flag in the store, which is cleared after the ledger has saved
 them. So a node may die at any time: another one finds the flagged records, and those for which the backlog had no room.
 
-An embedded store ends with its process. So a user that becomes visible gets a run marker in the ledger, which is removed
-when the user goes offline or hides, and the run is stamped every second. At the next start, users that still have a marker
-were last seen at the last stamp.
+Two more things are written with it (`last_seen`): the last seen of sessions whose end the store did not take, and markers of
+users who are visible now, for the case that the store is lost with its nodes.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ from typing import Any
 
 import structlog
 
-from herenow.core.model import Presence, Status
+from herenow.core.model import Presence
 from herenow.core.record import UnknownFormat, decode
 from herenow.core.settle import droppable
 from herenow.core.values import Value
-from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import read_within, write_within
-from herenow.node.authority import new_epoch
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
+from herenow.node.records.last_seen import RunMarkers, UncommittedEnds
 from herenow.node.records.paging import pages
 from herenow.ports import Choice
 
@@ -38,9 +36,6 @@ KEEP = 60.0
 
 MARKS_EVERY = 5  # flushes between two reads of the records that the store has flagged as unsaved
 BREATH = 0.05  # seconds between two requested flushes; more transactions would take the interpreter from the event loop
-STAMP_EVERY = 1.0  # seconds between two stamps of an embedded run: the error of last seen after a kill
-
-_OFFLINE = Status.OFFLINE  # looking up an enum attribute is slow
 
 log = structlog.get_logger(__name__)
 
@@ -52,16 +47,17 @@ class _Row(Value, frozen=True):
 
 
 class LedgerWriter:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, markers: RunMarkers, ends: UncommittedEnds) -> None:
         self._people = context.people
         self._clock = context.clock
         self._metrics = context.metrics
         self._engine = context.engine
         self._ledger = context.ledger
         self._flush_every = context.settings.ledger_flush
-        self._run = new_epoch() if context.settings.engine_in_memory else None
+        self._embedded = context.settings.engine_in_memory
+        self._markers = markers
+        self._ends = ends
         self._rows: dict[str, _Row] = {}
-        self._visible: dict[str, bool] = {}
         self._wanted = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self._flushes = 0
@@ -78,13 +74,11 @@ class LedgerWriter:
         return next(iter(self._refusals.values()), None)
 
     def note(self, user: str, shard: int, before: Presence, after: Presence, record: bytes, *, unsaved: bool) -> None:
-        """Queue a record that this node committed, if `unsaved`, and its change of the run marker."""
+        """Queue a record that this node committed, if `unsaved`, and the check of its run marker."""
         if unsaved and (user in self._rows or len(self._rows) < BACKLOG):
             self._rows[user] = _Row(shard, record, after)
-        if self._run is not None:
-            was_visible, is_visible = _is_visible(before), _is_visible(after)
-            if was_visible != is_visible:
-                self._visible[user] = is_visible
+        if before.sessions is not after.sessions or before.hidden is not after.hidden:
+            self._markers.check(user)
 
     async def wait_saved(self, user: str, patience: float = 1.0) -> None:
         """Wait up to `patience` seconds until the ledger has saved the user's row; later it is saved all the same. Returns
@@ -126,18 +120,10 @@ class LedgerWriter:
                 log.error("ledger.failed", error=repr(error), backlog=len(self._rows), exc_info=True)
                 await asyncio.sleep(self._flush_every)
 
-    async def stamp(self) -> None:
-        """Write the time until which this run is alive. No effect unless the store is embedded."""
-        if self._run is not None:
-            try:
-                await write_within(self._ledger.stamp_run(self._run, self._clock.now()), LEDGER_DEADLINE)
-            except (Unavailable, UnknownOutcome):
-                self._metrics.ledger_errors += 1
-
     async def flush(self) -> None:
         """Save all rows; raises the ledger's errors. An unreachable shard does not stop it: its records keep their flag, and
         are saved again when the shard answers."""
-        await self._flush_run_markers()
+        await self._ends.save()
         while self._rows:
             part = dict(list(self._rows.items())[:PART])
             await self._save(part)
@@ -147,6 +133,7 @@ class LedgerWriter:
             self._resolve_waiting(part)
             if len(part) < PART:
                 break
+        await self._markers.flush()
         self._flushes += 1
         if self._flushes % MARKS_EVERY == 0:
             await self._for_each_shard({shard: self._queue_unsaved(shard) for shard in range(self._engine.shards)})
@@ -155,9 +142,9 @@ class LedgerWriter:
         """Last flush of a node that stops. Rows that cannot be saved keep their flag in the store, or their run marker."""
         try:
             await self.flush()
-            if self._run is not None:
+            if self._embedded:
                 await self._save_present_users()
-                await write_within(self._ledger.end_run(self._run), LEDGER_DEADLINE)
+            await self._markers.finish()
         except HerenowError as error:
             log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
 
@@ -210,18 +197,6 @@ class LedgerWriter:
             if person is not None and person.record.stored == record:
                 person.record.stored = None
 
-    async def _flush_run_markers(self) -> None:
-        if self._run is None or not self._visible:
-            return
-        markers, self._visible = self._visible, {}
-        visible = [user for user, is_visible in markers.items() if is_visible]
-        hidden = [user for user, is_visible in markers.items() if not is_visible]
-        try:
-            await write_within(self._ledger.open_marks(self._run, visible, hidden), LEDGER_DEADLINE)
-        except (Unavailable, UnknownOutcome):
-            self._visible = markers | self._visible
-            raise
-
     async def _queue_unsaved(self, shard: int) -> None:
         """Queue records that are flagged in the store: their node died, or they changed before they were saved."""
         for user, record in await read_within(self._engine.unsaved(shard, PART)):
@@ -240,10 +215,6 @@ class LedgerWriter:
                 self._waiting.append((user, done))
             elif not done.done():
                 done.set_result(None)
-
-
-def _is_visible(presence: Presence) -> bool:
-    return status_in_public(presence) is not _OFFLINE
 
 
 def _last_evidence(presence: Presence) -> int:

@@ -232,17 +232,23 @@ class Connections:
 
     def drop(self, user: str, device: str | None = None, *, but: Connection | None = None) -> bool:
         """Close the sessions of a user, or of one device, on this node; returns whether there were any. The caller signs
-        them out in the record. In case that fails, committed ones stay here as lost, so that last seen becomes right."""
+        them out in the record. In case that fails, committed ones stay here as lost, so that last seen becomes right; so do
+        others while nothing can be committed."""
         now = self._clock.now()
         dropped = self.drop_held(user, device)
         for session in dropped:
-            if session.asserted_by:
+            if session.asserted_by or self._cannot_commit(session):
                 if session.lost_at is None:
                     session.seen_at = session.lost_at = now
                 session.person.held += (session,)
+                self._records.note_end(session)
                 self._records.mark_dirty(session.person)
             self._close(session, Close.SIGNED_OUT, "signed out", but=but)
         return bool(dropped)
+
+    def _cannot_commit(self, session: LocalSession) -> bool:
+        shard = session.person.shard
+        return not self._authority.may_decide(shard) or shard in self._authority.outages.failing
 
     def end_void(self, user: str, before: int, reason: str = "token_revoked") -> None:
         """Close connections with a token that was issued before `before`; their sessions go into grace."""
@@ -307,6 +313,7 @@ class Connections:
     def _lose(self, session: LocalSession, lost_at: int) -> None:
         session.lost_at = lost_at
         self._metrics.sessions -= 1
+        self._records.note_end(session)
         self._records.mark_dirty(session.person)
 
     def _close(self, session: LocalSession, code: int, reason: str, *, but: Connection | None = None) -> None:

@@ -36,6 +36,7 @@ class Viewing:
         cluster: Cluster,
         access: RelationCache,
     ) -> None:
+        self._records = records
         self.subscriptions = subscriptions = Subscriptions(context, delivery, records, access)
         self.reevaluation = reevaluation = Reevaluation(context, delivery, access, subscriptions)
         self.streams = streams = Streams(context, delivery, subscriptions)
@@ -97,3 +98,5 @@ class Viewing:
 
     def on_trust_change(self, *, trusted: bool) -> None:
         self.reevaluation.on_trust_change()
+        if trusted:  # the ledger may have gone back in time
+            self._records.start_run_over()
