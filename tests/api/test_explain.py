@@ -3,6 +3,8 @@
 import pytest
 from tests.api.world import SERVICE, problem, serving
 
+from herenow.node.cluster.staleness import StaleReason
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PREFERENCES = "/api/v1/presence/preferences"
@@ -128,3 +130,24 @@ async def test_a_listing_with_an_invalid_query_is_refused(world, query):
 async def test_a_cursor_beyond_the_last_page_returns_an_empty_page(world):
     answer = await world.get("/api/v1/users?cursor=OTk6", by=SERVICE)
     assert answer.json() == {"users": [], "cursor": None}
+
+
+async def test_explain_and_the_troubles_name_shards_where_ends_wait_or_that_must_be_verified(world):
+    await world.connect("w-ana", "laptop")
+    node = world.node
+    shard, shards = node.context.people.shard_of("w-ana"), node.context.engine.shards
+    assert await waits(world, "w-ana") == (False, False)
+    node.context.authority.outages.on_failure([shard])
+    node.cluster.log_reader._staleness.mark_stale([shard], StaleReason.UNVERIFIED)
+    assert await waits(world, "w-ana") == (True, True)
+    troubles = {each["what"]: each["detail"] for each in (await world.get("/readyz")).json()["degraded"]}
+    assert "1 must be verified against the store." in troubles["stale_shards"]
+    assert troubles["ends_wait"].startswith(f"No user is shown offline in 1 of {shards} shards")
+    node.cluster.log_reader._staleness.clear([shard], StaleReason.UNVERIFIED)
+    node.context.authority.outages.on_success(shard)
+    assert await waits(world, "w-ana") == (False, True)
+
+
+async def waits(world, target):
+    found = await explain(world, "w-bob", target)
+    return found["must_verify"], found["ends_wait"]

@@ -171,6 +171,10 @@ class Explanation(Struct, frozen=True):
     truth: TruthShape
     shown: StatusAnswer
     """The status that the viewer gets."""
+    must_verify: bool
+    """The node that answers must verify the target's shard against the store: its views are stale until then."""
+    ends_wait: bool
+    """No user of the target's shard is shown offline now: the store does not accept writes, or did not a moment ago."""
 
 
 class Follow(Struct, frozen=True):

@@ -36,6 +36,8 @@ async def explain(call: Call) -> Response:
             _facts(found.facts),
             _truth(found.truth),
             msgspec.json.decode(found.status, type=StatusAnswer),
+            must_verify=found.must_verify,
+            ends_wait=found.ends_wait,
         )
     )
 

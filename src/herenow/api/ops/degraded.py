@@ -56,10 +56,19 @@ def _engine(node: Node) -> Iterator[Trouble]:
         detail, fix = explain_store_error(node.records.save_trouble)
         yield Trouble("marks", f"The store cannot record which data the database has saved. {detail}", fix)
     if node.delivery.stale_shards:
+        unverified = node.cluster.unverified_shards
+        verify = f" {unverified} must be verified against the store." if unverified else ""
         yield Trouble(
             "stale_shards",
-            f"Presence in {node.delivery.stale_shards} of {node.context.engine.shards} shards may be out of date.",
+            f"Presence in {node.delivery.stale_shards} of {node.context.engine.shards} shards may be out of date.{verify}",
             "Viewers see it flagged as stale. It ends by itself some seconds after the store works again.",
+        )
+    if ends_wait := node.context.authority.outages.shards_waiting:
+        yield Trouble(
+            "ends_wait",
+            f"No user is shown offline in {ends_wait} of {node.context.engine.shards} shards, which could not be written.",
+            "It ends by itself a third of node_lease after the store accepts writes again: until then all nodes write "
+            "the sessions that they hold.",
         )
     if node.cluster.log_behind > MAX_LOG_LAG:
         yield Trouble(

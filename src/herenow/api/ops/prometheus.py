@@ -69,6 +69,11 @@ class _NodeCollector(Collector):
             ("sessions", "Sessions with a WebSocket of this node.", counted.sessions),
             ("ledger_backlog", "Rows that wait to be written to the ledger.", node.records.backlog),
             ("stale_shards", "Shards whose data on this node may be out of date.", node.delivery.stale_shards),
+            (
+                "unverified_shards",
+                "Shards whose records this node must verify against the store; they are stale until then.",
+                node.cluster.unverified_shards,
+            ),
             ("stale_views", "Open views of this node that are flagged as stale.", node.delivery.stale_views),
             ("log_behind", "Unread changes of other nodes at the last check.", node.cluster.log_behind),
             ("log_silence_seconds", "Time since the shard logs last answered.", node.cluster.log_heard_ago),

@@ -35,7 +35,7 @@ class Admin:
         self.revocations = revocations = Revocations(context)
         self.users = users = Users(context, records, sessions, cluster.messages, access, viewing, revocations)
         self.history = StatsHistory(context.metrics, context.clock, records, delivery)
-        explain = Explain(context, records, access, viewing)
+        explain = Explain(context, records, cluster, access, viewing)
         self._tasks = context.tasks
         self._delivery = delivery
         records.subscribe_deletions(users)

@@ -11,6 +11,7 @@ from herenow.core.model import Mode, Status
 from herenow.core.visibility import Facts, Verdict, judge
 from herenow.errors import ProtocolError
 from herenow.node.access import RelationCache
+from herenow.node.cluster import Cluster
 from herenow.node.context import Context
 from herenow.node.records import Records, page_of
 from herenow.node.viewing import Viewing
@@ -25,25 +26,46 @@ class Explanation:
     facts: Facts
     status: bytes
     truth: Explained
+    must_verify: bool
+    """This node must verify the target's shard against the store: its views are stale until then."""
+    ends_wait: bool
+    """No user of the target's shard is shown offline now: the shard cannot be written, or could not a moment ago."""
 
 
 class Explain:
-    def __init__(self, context: Context, records: Records, access: RelationCache, viewing: Viewing) -> None:
+    def __init__(
+        self, context: Context, records: Records, cluster: Cluster, access: RelationCache, viewing: Viewing
+    ) -> None:
         self._engine = context.engine
         self._timings = context.timings
+        self._people = context.people
+        self._outages = context.authority.outages
+        self._cluster = cluster
         self._records = records
         self._access = access
         self._viewing = viewing
 
     async def explain(self, viewer: str, target: str) -> Explanation:
         """Raises `Unavailable` if the facts are unknown: a guess explains nothing."""
-        presence = await self._records.wait_decided(target)
+        shard = self._people.shard_of(target)
+        ends_wait = self._outages.ends_wait(shard)
+        if ends_wait:
+            [(presence, _)] = await self._records.read([target])
+        else:
+            presence = await self._records.wait_decided(target)
         invisible = presence.mode is Mode.INVISIBLE
         facts = Facts(same_user=True)
         if viewer != target:
             facts = await self._access.facts(viewer, target, invisible=invisible)
         [status] = await self._viewing.statuses(viewer, [target])
-        return Explanation(judge(facts), facts, status, explained(presence, self._timings))
+        return Explanation(
+            judge(facts),
+            facts,
+            status,
+            explained(presence, self._timings),
+            must_verify=self._cluster.must_verify(shard),
+            ends_wait=ends_wait,
+        )
 
     async def users(
         self, viewer: str | None, wanted: Collection[Status], cursor: str | None, limit: int

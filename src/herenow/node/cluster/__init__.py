@@ -20,7 +20,7 @@ from herenow.node.cluster.node_messages import NodeMessages
 from herenow.node.cluster.reaper import Reaper
 from herenow.node.cluster.reaper_assignment import ReaperAssignment
 from herenow.node.cluster.shard_recovery import ShardRecovery
-from herenow.node.cluster.staleness import Staleness
+from herenow.node.cluster.staleness import Staleness, StaleReason
 from herenow.node.cluster.user_counts import UserCounts
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
@@ -50,7 +50,7 @@ class Cluster:
         self._records = records
         self._sessions = sessions
         self._on_epoch = on_epoch
-        staleness = Staleness(delivery, context.engine.shards)
+        self._staleness = staleness = Staleness(delivery, context.engine.shards)
         self.messages = NodeMessages(context.engine)
         self.counts = UserCounts(context)
         self.log_reader = LogReader(context, records, delivery, self.counts, staleness)
@@ -98,6 +98,15 @@ class Cluster:
     def unattended_shards(self) -> int:
         """Shards in which no process expires due users."""
         return self.assignment.unattended
+
+    @property
+    def unverified_shards(self) -> int:
+        """Shards whose records this node must verify against the store before their views count as fresh."""
+        return sum(map(self.must_verify, range(self._context.engine.shards)))
+
+    def must_verify(self, shard: int) -> bool:
+        """True while this node must verify the shard's records: their views are stale until then."""
+        return self._staleness.has(shard, StaleReason.UNVERIFIED)
 
     @property
     def lease_trouble(self) -> str | None:

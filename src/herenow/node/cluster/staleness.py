@@ -34,6 +34,10 @@ class Staleness:
     def shards(self) -> range:
         return range(len(self._reasons))
 
+    def has(self, shard: int, why: StaleReason) -> bool:
+        """True while the shard is stale for this reason."""
+        return why in self._reasons[shard]
+
     def mark_stale(self, shards: Iterable[int], why: StaleReason) -> None:
         for shard in shards:
             self._reasons[shard].add(why)
