@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,8 @@ def run_tests(node: str, folder: str) -> None:
     files = [str(path) for path in sorted((FOLDER / folder).glob("*.test.js"))]
     assert files
     done = _run(node, [node, "--test", *files])
-    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+    failed = re.findall(r"^ *not ok .*?^ *\.\.\.$", done.stdout, re.MULTILINE | re.DOTALL)
+    assert done.returncode == 0, "\n".join(failed) + done.stdout[-500:] + done.stderr[-2000:]
 
 
 def _run(node: str, command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -30,7 +30,9 @@ export function requester(source: TokenSource): () => Promise<string | null | un
     if (typeof source === "string" && !source.includes("/")) return source; // a JWT has no slash
     const limit = AbortSignal.timeout?.(ANSWER); // Safari 15 has none
     const late = new Promise<never>((_, reject) => limit && (limit.onabort = () => reject(limit.reason)));
-    const token = (await Promise.race([typeof source === "string" ? fetchToken(source, limit) : source(), late]))?.trim();
+    // `async`: a function that throws must not leave `late` without a handler, whose rejection the page would report.
+    const asked = typeof source === "string" ? fetchToken(source, limit) : (async () => source())();
+    const token = (await Promise.race([asked, late]))?.trim();
     if (token && claims(token).sub === undefined) throw new Error("not a JWT");
     return token;
   };

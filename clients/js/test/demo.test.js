@@ -5,6 +5,7 @@ import { notice } from "../build/demo/banner.js";
 import { Messages } from "../build/demo/messages.js";
 import { ago, custom, hue, name, own, sentence } from "../build/demo/words.js";
 import { unknown } from "../build/roster.js";
+import { eventually } from "./endpoints.js";
 
 const MINUTE = 60_000;
 const NOW = new Date(2026, 4, 10, 14, 30).getTime();
@@ -81,7 +82,7 @@ test("messages reach only their recipients", async (t) => {
   const ana = new Messages("ana", () => {}); // her second tab
   talks[1].send("ana", "hello");
   talks[2].send("#lobby", "all");
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  await eventually(() => heard.length >= 3 && ana.of("bo").length > 0, "the messages");
   assert.deepEqual(heard.sort(), [["ana", "#lobby", "all"], ["ana", "bo", "hello"], ["bo", "#lobby", "all"]]);
   assert.deepEqual(ana.of("bo").map(({ text }) => text), ["hello"]);
   assert.deepEqual(talks[2].of("bo"), []);

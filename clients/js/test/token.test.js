@@ -213,6 +213,27 @@ test("a function that never answers is called again", async (t) => {
   assert.deepEqual(limits, [10_000, 10_000, 10_000]);
 });
 
+test("a function that throws leaves no rejection behind when its time is over", async (t) => {
+  const unhandled = [];
+  const report = (error) => unhandled.push(error);
+  process.on("unhandledRejection", report);
+  t.after(() => process.off("unhandledRejection", report));
+  const limits = [];
+  t.mock.method(AbortSignal, "timeout", () => {
+    limits.push(new AbortController());
+    return limits.at(-1).signal;
+  });
+  const source = () => {
+    throw new Error("away");
+  };
+  const { here } = await client(t, { token: source }, { welcome: false });
+  await settled();
+  assert.equal(here.state.reason, "token_failed");
+  for (const limit of limits) limit.abort(new Error("no_answer"));
+  await new Promise(setImmediate);
+  assert.deepEqual(unhandled, []);
+});
+
 test("connect() and close() replace a pending token request", async (t) => {
   let fails = true;
   let asked = 0;
