@@ -7,5 +7,6 @@ A session is one device of a user, held by one node or kept alive by REST heartb
                  └────────── returns ─────────┘            a sign-out removes it at once, from either state
 
 `model` defines the record of a user. `settle` computes the next record; start reading there. It calls, in this order,
-`evidence`, `timeline`, `edits`, `reconcile`, and `status` after each. `visibility` decides what a viewer sees of a record.
+`reconcile.apply_evidence`, `timeline`, `edits`, `reconcile`, and `status` after each. `visibility` decides what a
+viewer sees of a record.
 """

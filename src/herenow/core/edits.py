@@ -34,7 +34,8 @@ def set_custom(custom: Custom | None, source: Source = Source.USER) -> Edit:
 
 
 def restore_choices(lost: Presence) -> Edit:
-    """Write the modes and custom statuses of `lost` again, with their sources."""
+    """An edit that writes the modes and custom statuses of `lost`, a record that the store has lost, into the record
+    again, each under its source. Those that have ended are left out."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         return restored(presence, lost, now)
@@ -43,7 +44,8 @@ def restore_choices(lost: Presence) -> Edit:
 
 
 def set_idle_after(idle_after: int | None) -> Edit:
-    """Set the user's own `idle_after` (ms; None: the server's default). It counts from the recorded activity."""
+    """An edit that sets the user's own `idle_after` (ms; None: the server's default). A session that is idle by timeout
+    becomes active again if its last activity is within the new time."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         limit = timings.idle_after if idle_after is None else idle_after
@@ -57,7 +59,8 @@ def set_idle_after(idle_after: int | None) -> Edit:
 
 
 def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
-    """End all sessions of a device at once, without grace. Their holders, except the caller's `epochs`, get tombstones."""
+    """An edit that removes all sessions of a device at once, without grace. Each node that held one gets a sign-out entry in
+    the record, so that it does not write the session again. `epochs`: those of the caller itself, which need no entry."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         gone = [s for s in presence.sessions if s.device == device]
@@ -83,20 +86,22 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
 
 
 def _tombstones(ended: Sequence[Session | Retired], now: int, epochs: Sequence[str]) -> tuple[SignedOut, ...]:
-    """Tombstones for the holders of these sessions, except REST sessions and the caller's own epochs."""
+    """Return sign-out entries for these sessions, so that the nodes that held them do not write them again. REST
+    sessions and sessions of `epochs`, which are the caller's own, need none."""
     holders = dict.fromkeys((each.device, each.holder) for each in ended)
     return tuple(SignedOut(device, holder, now) for device, holder in holders if holder not in (UNLEASED, *epochs))
 
 
 def _includes_last_live(gone: Sequence[Session], rest: Sequence[Session]) -> bool:
-    """True if one of `gone` was live after all of `rest`, none of which is live. A device that is lost and then signed out
-    must leave the same status as one that is signed out while live."""
+    """True if one of the sessions that are signed out (`gone`) was live when the last of the remaining ones (`rest`,
+    all in grace) was lost. The present status may then depend on it and must be computed again without it."""
     frozen_at = max(s.lost_at or 0 for s in rest)
     return any(s.lost_at is None or s.lost_at >= frozen_at for s in gone)
 
 
 def sign_out_all(epochs: Sequence[str] = ()) -> Edit:
-    """`sign_out` of every device, also of those whose holder was retired and may come back."""
+    """An edit that signs out every device of the user, as `sign_out` does, including devices on nodes that were
+    declared dead and may come back."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         devices = [s.device for s in presence.sessions] + [r.device for r in presence.retired]
@@ -108,8 +113,9 @@ def sign_out_all(epochs: Sequence[str] = ()) -> Edit:
 
 
 def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
-    """Clear the record of a user that was deleted at `at`, except for `erased_at` and tombstones for the holders of its
-    sessions (not for `epochs`, the caller's own). No effect if the record has this or a later deletion."""
+    """An edit that clears the record of a user that was deleted at `at`. `erased_at` remains, and sign-out entries that
+    keep other nodes from writing their sessions of the user again (`epochs`: those of the caller itself, which need no
+    entry). No effect if the record has this deletion or a later one."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         if presence.erased_at is not None and presence.erased_at >= at:
@@ -128,7 +134,8 @@ def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
 
 
 def lose(device: str) -> Edit:
-    """Move a REST session into grace, as after a closed socket: an outside gateway lost its connection."""
+    """An edit that moves the REST session of a device into grace, as a closed socket does. For gateways that report the
+    loss of a connection."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         return lost(presence, device, UNLEASED, now, now)
@@ -137,7 +144,8 @@ def lose(device: str) -> Edit:
 
 
 def lived(seen_at: Mapping[str, int]) -> Edit:
-    """Raise `seen_at` of live REST sessions to their last heartbeats (device → time); for a node that stops."""
+    """An edit that raises `seen_at` of live REST sessions to the times of their last heartbeats (device → ms). For a
+    node that stops."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         def seen(session: Session) -> Session:
@@ -152,7 +160,8 @@ def lived(seen_at: Mapping[str, int]) -> Edit:
 
 
 def act() -> Edit:
-    """Activity of the user on an unknown device: counts for all live sessions, and never creates one."""
+    """An edit that records activity of the user on an unknown device: every live session counts as active now. It
+    creates no session."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         return replace(presence, sessions=tuple(_acted(s, now) if s.live else s for s in presence.sessions))
@@ -161,7 +170,8 @@ def act() -> Edit:
 
 
 def act_on(device: str, *, idle: bool) -> Edit:
-    """A REST heartbeat with activity, or with `idle`, of a device that another node holds as live. Also a sign of life."""
+    """An edit that records a REST heartbeat of a device that has a live session on another node: as activity, or with
+    `idle` as reported idleness. Either way it is a sign of life."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         def touched(session: Session) -> Session:
@@ -180,7 +190,8 @@ def _acted(session: Session, now: int) -> Session:
 
 
 def retire(dead: Mapping[str, int]) -> Edit:
-    """Move the sessions of dead epochs (→ time of the last lease renewal) into grace. A running grace is not restarted."""
+    """An edit that moves the sessions of dead nodes into grace. `dead`: epoch → time of the node's last lease renewal.
+    A grace that is running already is not restarted."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         for session in presence.sessions:

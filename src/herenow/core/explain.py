@@ -75,7 +75,8 @@ def explained(presence: Presence, timings: Timings) -> Explained:
 
 
 def _reason(presence: Presence) -> tuple[str, Session | None]:
-    """The first rule of `status` that applies, and the session that decides it."""
+    """Return the reason for the status (`NO_SESSION`, `MODE` …), and the session that determines it; None if no session
+    does."""
     if not presence.sessions:
         return NO_SESSION, None
     if not presence.live:

@@ -35,13 +35,13 @@ class Rate:
 
     @property
     def fills_within(self) -> int:
-        """Milliseconds in which an empty bucket becomes full."""
+        """Milliseconds in which an empty token bucket becomes full."""
         return self.every * self.burst
 
 
 def take_token(full_at: int | None, now: int, rate: Rate) -> tuple[int, int]:
-    """Take a token. Returns (time at which the bucket is full again, 0), or (that time without the token, milliseconds to
-    wait) if the bucket is empty. `full_at` None or past: the bucket is full."""
+    """Take a token from the token bucket that will be full at `full_at` (ms; None or past: it is full). Returns (the new
+    time at which it will be full, 0). If the bucket is empty, returns (the unchanged time, milliseconds to wait)."""
     full_at = now if full_at is None else max(full_at, now)
     wait = full_at + rate.every - rate.fills_within - now
     return (full_at, wait) if wait > 0 else (full_at + rate.every, 0)
@@ -79,18 +79,21 @@ class FanoutLimits:
     push_ceiling: int = 100_000
 
     def delivery(self, viewers: int, present: DeliveryMode | None) -> DeliveryMode | None:
-        """The mode for so many viewers; None: at once. `present`: the mode until now."""
+        """Return how changes of a user with so many viewers are delivered; None: at once. `present`: the mode of delivery
+        until now; a slower one ends only at 90 % of its threshold, so that the mode does not switch too often."""
         if viewers > self.push_ceiling * (RELAX if present is DeliveryMode.POLL else 1):
             return DeliveryMode.POLL
         return DeliveryMode.PACED if viewers > self.pace_above * (1 if present is None else RELAX) else None
 
     def lasts(self, viewers: int) -> float:
-        """Seconds that a wave takes: one for each `pace_above` viewers, at most `LONGEST_WAVE`."""
+        """Return the seconds over which a change is spread for so many viewers: one second for each `pace_above`
+        viewers, at most `LONGEST_WAVE`."""
         return min(LONGEST_WAVE, viewers / self.pace_above)
 
 
 def wave_position(viewer: str, target: str, *, active: bool) -> float:
-    """Position of a viewer in a wave, 0 to 1. Active viewers are in the first half, others in the second."""
+    """Return the place of a viewer, 0 (first) to 1 (last), when a change of `target` is sent to its viewers over some
+    seconds. Active viewers are in the first half, others in the second."""
     among_equals = crc32(viewer.encode(), crc32(target.encode())) / 2**32
     return among_equals / 2 if active else 0.5 + among_equals / 2
 
@@ -114,7 +117,8 @@ _IDLENESS = frozenset((Status.ONLINE, Status.AWAY))
 
 
 def shed_level(present: Shed, late: float) -> Shed:
-    """The level for an event loop that is `late` seconds behind. `present`: the level until now."""
+    """Return the level of load shedding for an event loop that is `late` seconds behind. `present`: the level until
+    now, which ends only at half of the lag that begins it."""
     for shed in reversed(SHED_FROM):
         bound = SHED_FROM[shed] if shed > present else SHED_FROM[shed] / 2
         if late >= bound:
@@ -123,7 +127,7 @@ def shed_level(present: Shed, late: float) -> Shed:
 
 
 def may_wait(before: View, after: View, shed: Shed) -> bool:
-    """True if this level delays the change from `before`, which the viewer has, to `after`."""
+    """True if load shedding of this level may delay an update of a viewer that has the view `before` to the view `after`."""
     if shed < Shed.IDLENESS:
         return False
     if before.status is not after.status:
@@ -134,5 +138,5 @@ def may_wait(before: View, after: View, shed: Shed) -> bool:
 
 
 def _differ_in_idleness_only(before: View, after: View) -> bool:
-    """True if the views differ only in online ↔ away and `since`."""
+    """True if the views differ only in online ↔ away and in `since`."""
     return replace(before, status=after.status, since=after.since) == after

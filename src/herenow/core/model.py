@@ -16,7 +16,7 @@ UNLEASED = ""
 
 
 class Status(IntEnum):
-    """Computed from sessions and mode. The numbers are stored in records: never renumber."""
+    """The status of a user, computed from sessions and mode. The numbers are stored in records: never renumber."""
 
     OFFLINE = 0
     ONLINE = 1
@@ -29,7 +29,7 @@ class Status(IntEnum):
 
 
 class Mode(IntEnum):
-    """Chosen by the user, or set by a service. The numbers are stored in records: never renumber."""
+    """A mode that the user chose, or that a service set. The numbers are stored in records: never renumber."""
 
     AUTO = 0
     BUSY = 1
@@ -92,11 +92,12 @@ class Bucket(IntEnum):
 
 
 class Session(Value, frozen=True):
-    """One device of a user under one holder. Live while `lost_at` is None; after that in grace until it is removed."""
+    """One device of a user, held by a node or kept alive by REST heartbeats. Live while `lost_at` is None; after that in
+    grace until it is removed."""
 
     device: str
     holder: str
-    """Epoch of the node that leases it, or UNLEASED."""
+    """Epoch of the node that holds the session, or UNLEASED."""
     since: int
     seen_at: int
     """Last *committed* sign of life; the holder may know a later one."""
@@ -111,7 +112,7 @@ class Session(Value, frozen=True):
 
 
 class SignedOut(Value, frozen=True):
-    """Tombstone of a session that was ended on purpose, and not by its holder: the holder must not assert it again."""
+    """Sign-out entry: this session was signed out through another node than its holder, which must not write it again."""
 
     device: str
     holder: str
@@ -120,7 +121,7 @@ class SignedOut(Value, frozen=True):
 
 class Retired(Value, frozen=True):
     """A session that another node ended because its holder seemed dead. The holder may come back with it: if the device is
-    signed out before that, this session needs a tombstone too, even if the device has a newer session."""
+    signed out before that, this session needs a sign-out entry too, even if the device has a newer session."""
 
     device: str
     holder: str
@@ -169,7 +170,7 @@ class Presence(Value, frozen=True):
     """Modes and custom statuses that services set, highest source first. The user's own are not among them: they are `mode`
     and `custom` whenever the user has chosen, because the user's own choice is the highest."""
     chosen: int = 0
-    """Version at which mode, custom status or sources last changed; the ledger keeps the choice with the highest one."""
+    """Version at which mode, custom status or sources last changed; the ledger keeps those with the highest one."""
     idle_after: int | None = None
     """The user's own setting in milliseconds; None: the server's default."""
     status: Status = Status.OFFLINE
@@ -195,7 +196,7 @@ class Presence(Value, frozen=True):
 
     @property
     def mode_source(self) -> Source | None:
-        """The source of `mode`; None: no source has a mode."""
+        """The source of the mode that is in force; None: no source has set a mode."""
         for each in self.sources:
             if each.gives_mode and each.mode is self.mode and each.mode_until == self.mode_until:
                 return each.source
@@ -203,7 +204,7 @@ class Presence(Value, frozen=True):
 
     @property
     def custom_source(self) -> Source | None:
-        """The source of `custom`; None: there is none."""
+        """The source of the custom status that is in force; None: there is no custom status."""
         for each in self.sources:
             if each.gives_custom and each.custom == self.custom:
                 return each.source
@@ -215,7 +216,8 @@ class Presence(Value, frozen=True):
 
     @property
     def active(self) -> bool:
-        """True if the user is active on a live session, whatever the status is (in mode busy, for example)."""
+        """True if a live session of the user is not idle. It does not depend on the status, which may be busy, for
+        example."""
         return any(session.idle is _NOT_IDLE for session in self.sessions if session.live)
 
 
@@ -232,7 +234,7 @@ class View(Value, frozen=True):
 
 
 class Device(Value, frozen=True):
-    """A device in the owner's own view: all its sessions, whatever their holders, in one row."""
+    """A device in the owner's own view: all its sessions combined, whichever nodes hold them."""
 
     device: str
     platform: Platform
@@ -256,14 +258,14 @@ NOBODY_HERE = View()
 
 
 def public(presence: Presence) -> View:
-    """The view of a permitted viewer. An invisible user is shown as signed out at `last_seen`."""
+    """Return the presence as permitted viewers see it. A hidden user is shown as signed out at `last_seen`."""
     if presence.status is _OFFLINE or presence.hidden:
         return View(since=presence.last_seen, last_seen=presence.last_seen)
     return _visible_view(presence)
 
 
 def truth(presence: Presence) -> View:
-    """The view of the user's own devices and of services: nothing is hidden."""
+    """Return the presence as the user's own devices and services see it: nothing is hidden."""
     if presence.status is _OFFLINE:
         return View(since=presence.last_seen, last_seen=presence.last_seen)
     return _visible_view(presence)
@@ -282,7 +284,8 @@ def own(presence: Presence) -> OwnView:
 
 
 def devices(presence: Presence) -> tuple[Device, ...]:
-    """One row per device, sorted by id. A device is active if one of its sessions is."""
+    """Return the user's devices, sorted by id. The sessions of a device are combined: it is active if one of them is,
+    and its `since` is the earliest."""
     if len(presence.sessions) == 1:  # the usual case
         [session] = presence.sessions
         return (Device(session.device, session.platform, session.idle is _NOT_IDLE, session.since),)
@@ -307,5 +310,5 @@ def _visible_view(presence: Presence) -> View:
 
 @cache
 def _sorted(platforms: frozenset[Platform]) -> tuple[Platform, ...]:
-    """Cached: there are only sixteen sets of platforms."""
+    """Sort the platforms. The results are cached: there are only sixteen sets of platforms."""
     return tuple(sorted(platforms))

@@ -64,12 +64,13 @@ class Damaged(UnknownFormat):
 
 
 def version_of(record: bytes) -> int:
-    """Read the version only; works for every format."""
+    """Read the version of an encoded record without decoding the rest. Works for every record format."""
     return int.from_bytes(record[2:_HEAD], "big")
 
 
 def may_mention(record: bytes, epoch: str) -> bool:
-    """False if no session and no tombstone in the record is of this epoch. True may be wrong. Cheaper than decoding."""
+    """False if no session and no sign-out entry in the encoded record is of this epoch. True may be wrong, because only
+    bytes are searched. Cheaper than decoding."""
     return _epoch_bytes(epoch) in record
 
 
@@ -184,7 +185,8 @@ def _platform_bits(platforms: frozenset[Platform]) -> int:
 
 
 def encode_sources(sources: Iterable[Sourced]) -> bytes:
-    """The fields for these sources. They do not depend on the rest of a record: the ledger keeps them, too."""
+    """Encode modes and custom statuses of sources as fields of a record. The bytes do not depend on the rest of the
+    record, so the ledger stores them, too."""
     out = bytearray()
     for sourced in sources:
         _put(out, _SOURCED, _sourced_bytes(sourced))
@@ -192,7 +194,8 @@ def encode_sources(sources: Iterable[Sourced]) -> bytes:
 
 
 def decode_sources(fields: bytes) -> tuple[Sourced, ...]:
-    """The sources in the result of `encode_sources`, except those that this version does not know."""
+    """Decode the result of `encode_sources`. Sources that this version of herenow does not know are left out. Raises
+    `Damaged`."""
     try:
         return _decode(_EMPTY_RECORD + fields).sources
     except (IndexError, UnicodeDecodeError) as error:
@@ -249,13 +252,13 @@ def _tombstone_bytes(tombstone: SignedOut | Retired, version: int) -> bytes:
 
 
 def _read_tombstone(content: bytes, version: int) -> tuple[str, str, int]:
-    """(device, holder, time)."""
+    """Decode the entry of a signed-out or retired session into (device, holder, time)."""
     age, at = _read_varint(content, EPOCH_BYTES)
     return content[at:].decode(), _epoch(content[:EPOCH_BYTES]), version - _unzigzag(age)
 
 
 def _custom_bytes(custom: Custom, version: int) -> bytes:
-    """Has an end (0 or 1), the end, length of the emoji, emoji, text."""
+    """Encode a custom status: 1 and its end, or 0 if it has none; length of the emoji; emoji; text."""
     emoji = custom.emoji.encode()
     ends = b"\0" if custom.until is None else b"\1" + _varint(_zigzag(version - custom.until))
     return ends + _varint(len(emoji)) + emoji + custom.text.encode()
@@ -275,7 +278,7 @@ def _read_custom(content: bytes, version: int) -> Custom:
 
 
 def _sourced_bytes(sourced: Sourced) -> bytes:
-    """Source and flags, mode, the end of the mode, the custom status."""
+    """Encode the mode and custom status of one source: source and flags, mode, end of the mode, custom status."""
     flags = sourced.source | (_GIVES_MODE if sourced.gives_mode else 0) | (_GIVES_CUSTOM if sourced.gives_custom else 0)
     out = bytearray((flags, sourced.mode))
     if sourced.mode_until is not None:
@@ -288,7 +291,8 @@ def _sourced_bytes(sourced: Sourced) -> bytes:
 
 
 def _read_sourced(content: bytes) -> Sourced | None:
-    """None: a newer version wrote it, and this one keeps it unread."""
+    """Decode the mode and custom status of one source. None: a newer version of herenow wrote them, so the caller keeps
+    the bytes as they are."""
     flags, mode = content[0], content[1]
     source = _SOURCES.get(flags & _SOURCE)
     if source is None or mode >= len(_MODES):
@@ -306,7 +310,8 @@ def _read_sourced(content: bytes) -> Sourced | None:
 
 @lru_cache(maxsize=1024)
 def _epoch(content: bytes) -> str:
-    """Cached: there are as many epochs as nodes, and nearly every record contains one."""
+    """Convert the bytes of an epoch into its text. Cached: there are as many epochs as nodes, and nearly every record
+    contains one."""
     return urlsafe_b64encode(content).decode()
 
 

@@ -24,14 +24,14 @@ def idle_limit(presence: Presence, timings: Timings) -> int:
 
 
 def idled(sessions: tuple[Session, ...], since: int) -> tuple[Session, ...]:
-    """`sessions`, with `TIMED_OUT` set on each active one whose last activity is at or before `since`."""
+    """Return the sessions with `TIMED_OUT` set on each active one that had its last activity at or before `since`."""
     idle = [s for s in sessions if s.idle is _NOT_IDLE and s.active_at <= since]
     return tuple(replace(s, idle=Idle.TIMED_OUT) if s in idle else s for s in sessions) if idle else sessions
 
 
 def lost(presence: Presence, device: str, holder: str, seen_at: int, at: int) -> Presence:
-    """Move a live session into grace, or remove it if its device has another live session. `seen_at`: its last sign of life.
-    No effect on a session that is absent or in grace: a running grace is never restarted."""
+    """Move a live session into grace from `at` on, or remove it if its device has another live session. `seen_at`: the
+    session's last sign of life. No effect on a session that is absent or in grace: a running grace is never restarted."""
     session = find(presence.sessions, device, holder)
     if session is None or not session.live:
         return presence
@@ -45,14 +45,16 @@ def lost(presence: Presence, device: str, holder: str, seen_at: int, at: int) ->
 
 
 def seen(presence: Presence, at: int) -> Presence:
-    """Raise `last_seen` to `at`, or to `shown_at` if that is later. No effect while the user is hidden."""
+    """Raise the user's `last_seen` to `at`, or to `shown_at` (the end of invisibility) if that is later. No effect
+    while the user is hidden."""
     if presence.hidden:
         return presence
     return replace(presence, last_seen=later(presence.last_seen, max(at, presence.shown_at or 0)))
 
 
 def _with_activity_of(session: Session, gone: Session) -> Session:
-    """Give the later activity of a removed session to the remaining session of the same device."""
+    """Return the session with the last activity of `gone`, a removed session, if both are of the same device and that
+    activity is later."""
     if session.device != gone.device or gone.active_at <= session.active_at:
         return session
     idle = session.idle if session.idle is Idle.SAID else gone.idle

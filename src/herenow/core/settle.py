@@ -3,10 +3,10 @@ node holds, the requested edits and the time. It also returns the change to anno
 
 How it works. A record contains everything that a status depends on, so the status is a function of the record. Time enters
 only as events with a due time (`timeline.next_due`): a grace ends, a REST session times out, a device becomes idle, a mode
-or a custom status of one of its sources ends, an arrival may be shown, a tombstone expires. `settle` applies them in the
-order of their times, together with the losses that the node reports, until one of them changes what others see. That is one
-change and one commit; `Outcome.more` asks the caller to settle again for the remaining events. So a grace that ended while
-no node was running still yields "offline, then online", each with its true time.
+or a custom status of one of its sources ends, an arrival may be shown, a sign-out entry expires. `settle` applies them in
+the order of their times, together with the losses that the node reports, until one of them changes what others see. That is
+one change and one commit; `Outcome.more` asks the caller to settle again for the remaining events. So a grace that ended
+while no node was running still yields "offline, then online", each with its true time.
 
 Order of the steps, by module, and why:
   1. `reconcile.apply_evidence`: later times of held sessions (activity in the millisecond of the idle timer wins over it)
@@ -49,7 +49,7 @@ class Outcome(Value, frozen=True):
     change: Change | None
     wake_at: int | None
     news: bool
-    """A viewer, the user's own devices or another holder must learn of it: it belongs into the log."""
+    """A viewer, the user's own devices or another node must learn of the new record: it belongs into the log."""
     unsaved: bool
     """Last seen, mode or custom status differ: the ledger must be updated."""
     applied: bool = True
@@ -57,9 +57,9 @@ class Outcome(Value, frozen=True):
     more: bool = False
     """Call `settle` again after the commit: more events follow."""
     signed_out: tuple[str, ...] = ()
-    """Held devices that were signed out elsewhere: close them and do not assert them again."""
+    """Devices of this node that were signed out elsewhere: close them and do not write them again."""
     refused: tuple[str, ...] = ()
-    """Held devices beyond `max_sessions`."""
+    """Devices of this node beyond `max_sessions`."""
 
 
 def settle(
@@ -73,10 +73,11 @@ def settle(
     settled: bool = True,
     outage: tuple[int, int] | None = None,
 ) -> Outcome:
-    """Compute the record at `now`. `held`: all sessions of the user that this node holds (with `epoch` as holder) or has
-    lost since the last commit, and the REST heartbeats it received. `settled` False: the shard lost data, so a session that
-    is missing from the record was not necessarily ended on purpose (promise P6). `outage`: from when until when the shard
-    could not be written. Ends that fell due meanwhile come after the arrivals of that time."""
+    """Compute the record of a user at `now`, the change to announce, and the time of the next call. `held`: all
+    sessions of the user that this node holds (with `epoch` as holder) or has lost since the last commit, and the REST
+    heartbeats it received. `settled` False: the shard lost data, so a session that is missing from the record was not
+    necessarily ended on purpose (promise P6). `outage`: begin and end of a time in which the shard could not be
+    written; timeouts that fell due then come after the arrivals of that time."""
     seen = public(record)
     presence = with_history(apply_evidence(record, held, now, timings), held)
     if presence.sources and (decided := agreed(presence, now)) is not presence:
@@ -111,18 +112,20 @@ def settle(
 
 
 def wake_at(presence: Presence, timings: Timings) -> int | None:
-    """When to settle this record again if nothing else happens; None: never."""
+    """Return the time at which `settle` must be called for this record if nothing else happens; None: never."""
     return next_due(presence, timings)
 
 
 def droppable(presence: Presence) -> bool:
-    """True if only last seen and settings are left in the record: the store may drop it once the ledger has them."""
+    """True if the record has nothing but last seen and `idle_after`, so that the store may drop it once the ledger has
+    them."""
     kept = presence.sessions or presence.custom or presence.sources or presence.signed_out or presence.extra
     return not kept and presence.mode is _AUTO and presence.erased_at is None
 
 
 def ends(before: Presence, after: Presence) -> bool:
-    """True if the user is shown to have left. A deletion counts as no end: it never waits."""
+    """True if the user goes offline between these two records. A deletion does not count: it is committed at once,
+    while other departures may be delayed."""
     left = after.status is Status.OFFLINE and before.status is not Status.OFFLINE
     return left and after.erased_at == before.erased_at
 
@@ -173,7 +176,8 @@ def _outcome(
 
 
 def _takes_effect(at: int, outage: tuple[int, int] | None) -> int:
-    """Time in which the shard could not be written counts against no session."""
+    """Return the time at which an event of time `at` takes effect: the end of the outage, if `at` is within it. So time
+    in which the shard could not be written counts against no session."""
     return outage[1] if outage is not None and outage[0] <= at < outage[1] else at
 
 
@@ -186,7 +190,8 @@ def _choices(presence: Presence) -> tuple[Mode, int | None, Custom | None, tuple
 
 
 def _concerns_devices(record: Presence, presence: Presence) -> bool:
-    """True if the user's own devices, viewers of the truth, or a holder with a new tombstone must be informed."""
+    """True if the change from `record` to `presence` must reach the user's own devices, services, or a node with a
+    session that was signed out."""
     if record.status is not presence.status or record.platforms != presence.platforms:
         return True
     if devices(record) != devices(presence):

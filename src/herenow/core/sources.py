@@ -23,7 +23,7 @@ _NO_CHOICE = Sourced(_USER)
 
 
 def choices(presence: Presence) -> tuple[Sourced, ...]:
-    """The choices of all sources that have one, highest first, the user's own included."""
+    """Return the mode and custom status of every source that has set one, highest source first, the user's own included."""
     own = choice_of(presence, _USER)
     return presence.sources if own == _NO_CHOICE else (own, *presence.sources)
 
@@ -41,13 +41,15 @@ def choice_of(presence: Presence, source: Source) -> Sourced:
 
 
 def with_choice(presence: Presence, choice: Sourced, at: int) -> Presence:
-    """The record with this choice in place of the one that its source had."""
+    """Return the record with this mode and custom status in place of those that the same source had set. They take
+    effect at `at`."""
     others = [each for each in choices(presence) if each.source is not choice.source]
     return with_choices(presence, [*others, choice], at)
 
 
 def with_choices(presence: Presence, chosen: Iterable[Sourced], at: int) -> Presence:
-    """The record with exactly these choices. From `at` on the highest count; this may hide or show the user."""
+    """Return the record with exactly these modes and custom statuses, each of one source. From `at` on those of the
+    highest sources are in force; this may hide the user, or end hiding."""
     chosen = sorted((each for each in chosen if _is_choice(each)), key=_rank)
     by_mode = next((each for each in chosen if each.mode is not _AUTO), _NO_CHOICE)
     by_custom = next((each for each in chosen if each.custom is not None), _NO_CHOICE)
@@ -71,7 +73,7 @@ def with_choices(presence: Presence, chosen: Iterable[Sourced], at: int) -> Pres
 
 
 def ends(chosen: Iterable[Sourced]) -> list[int]:
-    """The times at which these modes and custom statuses end."""
+    """Return the times at which these modes and custom statuses end."""
     found: list[int] = []
     for each in chosen:
         if each.mode_until is not None:
@@ -82,7 +84,8 @@ def ends(chosen: Iterable[Sourced]) -> list[int]:
 
 
 def without_ended(presence: Presence, at: int) -> Presence:
-    """The record without the modes and custom statuses that have ended by `at`: the next sources count."""
+    """Return the record without the modes and custom statuses that have ended by `at`. Those of the next lower sources
+    are then in force."""
     chosen = choices(presence)
     if not any(end <= at for end in ends(chosen)):
         return presence
@@ -90,12 +93,14 @@ def without_ended(presence: Presence, at: int) -> Presence:
 
 
 def restored(presence: Presence, lost: Presence, at: int) -> Presence:
-    """The record with the choices of `lost`, a newer record that the store has lost, as far as they have not ended."""
+    """Return the record with the modes and custom statuses of `lost`, a newer record that the store has lost, except
+    for those that have ended by `at`."""
     return with_choices(presence, [_unended(each, at) for each in choices(lost)], at)
 
 
 def agreed(presence: Presence, at: int) -> Presence:
-    """The record itself, or, if a node of a version without sources changed it, one whose highest sources count."""
+    """Return the record with the mode and custom status of the highest sources in force. This is the record itself,
+    unless a node of a version that knows no sources has changed it."""
     if not presence.sources:
         return presence
     decided = with_choices(presence, choices(presence), at)

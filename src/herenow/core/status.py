@@ -15,7 +15,8 @@ _NOT_IDLE = Idle.NO
 
 
 def update_status(presence: Presence, at: int) -> Presence:
-    """The record with the status that follows from sessions and mode; unchanged while all sessions are in grace."""
+    """Return the record with the status that follows from its sessions and mode. While all sessions are in grace, the
+    status stays as it was."""
     if not presence.sessions:
         return set_status(presence, _OFFLINE, at)
     if not presence.live:
@@ -24,7 +25,7 @@ def update_status(presence: Presence, at: int) -> Presence:
 
 
 def live_status(presence: Presence) -> Status:
-    """The status by mode and idleness. Sessions in grace count as live ones do."""
+    """Return the status that follows from the mode and from idle sessions. Sessions in grace count like live ones."""
     if presence.mode is _MODE_BUSY:
         return _BUSY
     if presence.mode is _MODE_AWAY:
@@ -36,7 +37,8 @@ def live_status(presence: Presence) -> Status:
 
 
 def set_status(presence: Presence, status: Status, at: int) -> Presence:
-    """Set status, `since` and platforms. Away by idleness begins at the last activity (or `shown_at`), all else at `at`."""
+    """Return the record with this status, its start (`since`) and the platforms. Away because of idleness starts at the
+    last activity (or at the end of invisibility, if later), every other status at `at`."""
     if status is _OFFLINE:
         if presence.status is _OFFLINE and presence.arriving_until is None:
             return presence
@@ -51,7 +53,8 @@ def set_status(presence: Presence, status: Status, at: int) -> Presence:
 
 
 def shown(presence: Presence, at: int) -> Presence:
-    """End invisibility: for others the status begins at `at`, and they see no earlier time."""
+    """Return the record of a user that stops being invisible at `at`: for others the status starts then, and they see
+    no earlier time."""
     if not presence.sessions:
         return presence
     return replace(presence, platforms=platforms_of(presence), since=at, shown_at=at)
@@ -65,7 +68,8 @@ def platforms_of(presence: Presence) -> frozenset[Platform]:
 
 @cache
 def _shared(platforms: frozenset[Platform]) -> frozenset[Platform]:
-    """One object per set of platforms: there are sixteen, and a set takes more memory than all else in a plain record."""
+    """Return one shared object for all equal sets of platforms. There are sixteen, and a set takes more memory than all
+    else in a plain record."""
     return platforms
 
 

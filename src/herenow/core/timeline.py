@@ -14,7 +14,8 @@ from herenow.core.status import platforms_of, update_status
 from herenow.core.values import replace
 
 REMEMBER_SIGN_OUT = 600_000
-"""Milliseconds to keep tombstones and deletions for holders that missed them; a node frozen for longer has no sockets."""
+"""Milliseconds for which sign-out entries and deletions are kept, for nodes that missed them. A node that was frozen for
+longer has no sockets."""
 
 _NOT_IDLE = Idle.NO  # looking up an enum attribute is slow
 
@@ -22,7 +23,8 @@ _NOT_IDLE = Idle.NO  # looking up an enum attribute is slow
 def next_event(
     presence: Presence, losses: Sequence[Held], now: int, timings: Timings
 ) -> tuple[int, Held | None] | None:
-    """The earliest due event or loss as (time, the loss or None); None: nothing is due yet."""
+    """Return the next event that takes effect by `now`: (time, loss) for the first of the reported `losses`, or (time,
+    None) if something in the record falls due earlier. None: there is neither."""
     due = next_due(presence, timings)
     if losses and (due is None or _lost_at(losses[0]) <= due):
         return min(_lost_at(losses[0]), now), losses[0]
@@ -30,7 +32,8 @@ def next_event(
 
 
 def next_due(presence: Presence, timings: Timings) -> int | None:
-    """The earliest time at which something in the record falls due; None: never."""
+    """Return the earliest time at which the clock alone changes the record: a grace, a mode or a delay ends, a session
+    becomes idle … None: never."""
     dues: list[int] = []
     live = presence.live
     for session in presence.sessions:
@@ -54,7 +57,7 @@ def next_due(presence: Presence, timings: Timings) -> int | None:
 
 
 def _forgotten_at(presence: Presence) -> list[int]:
-    """When tombstones and the deletion expire."""
+    """Return the times at which this record forgets its sign-out entries and the user's deletion."""
     kept_since = [tombstone.at for tombstone in presence.signed_out]
     if presence.erased_at is not None:
         kept_since.append(presence.erased_at)
@@ -77,7 +80,7 @@ def apply_due(presence: Presence, at: int, timings: Timings) -> Presence:
 
 
 def still_expected(retired: Sequence[Retired], at: int) -> tuple[Retired, ...]:
-    """The retired sessions whose nodes may still come back."""
+    """Return those of the retired sessions that are recent enough for their nodes to come back with them."""
     return tuple(r for r in retired if r.at + REMEMBER_SIGN_OUT > at)
 
 
@@ -95,7 +98,8 @@ def _apply_due_to_sessions(presence: Presence, at: int, timings: Timings) -> Pre
 
 
 def reported_losses(held: Sequence[Held]) -> list[Held]:
-    """Lost sessions by `lost_at`, without losses that are history because the device is back and committed."""
+    """Return the lost sessions among those of the node (`held`), sorted by `lost_at`. Left out are sessions of devices
+    that have come back and were committed again: their loss changes nothing any more."""
     if not held:
         return []
     back = _returned(held)
@@ -105,7 +109,8 @@ def reported_losses(held: Sequence[Held]) -> list[Held]:
 
 
 def with_history(presence: Presence, held: Sequence[Held]) -> Presence:
-    """Raise `last_seen` for devices that left, came back and were committed before the record got the loss."""
+    """Raise `last_seen` for devices that were lost and came back before the loss could be committed: `last_seen` gets
+    the last sign of life before that loss."""
     if len(held) < 2:
         return presence
     back = _returned(held)
@@ -122,7 +127,8 @@ def _returned(held: Sequence[Held]) -> set[tuple[str, str]]:
 
 
 def with_loss(presence: Presence, loss: Held, at: int, timings: Timings) -> Presence:
-    """Apply a reported loss. If the record ended the session already, it may still learn a later sign of life."""
+    """Move the session of a reported loss into grace, from `at` on. If the record has already ended the session, only a
+    later sign of life is adopted (`_seen_later`)."""
     session = find(presence.sessions, loss.device, loss.holder)
     if loss.holder == UNLEASED and session is not None and session.seen_at > loss.seen_at:
         return presence  # another node received a later heartbeat
@@ -134,14 +140,15 @@ def with_loss(presence: Presence, loss: Held, at: int, timings: Timings) -> Pres
 
 
 def _seen_later(presence: Presence, session: Session | None, loss: Held, timings: Timings) -> Presence:
-    """Apply a loss of a session that other nodes have ended, because they took its node for dead. The node knows a later
-    sign of life than they did:
+    """Apply the loss of a session that other nodes have ended because they took its node for dead. The node knows a
+    later sign of life than they did:
 
         n2   cut off ────── the device leaves ─────────── is back: it was seen until then
         n1        └─ retires n2: last seen at its last renewal
 
-    A running grace continues unchanged. If the session is gone, `last_seen` is raised only if the user was visible then for
-    certain: `online_delay` was over, nothing was chosen since, no sign-out, no deletion.
+    A running grace continues unchanged. If the session is gone, `last_seen` is raised only if the user was certainly
+    visible then: `online_delay` was over, and there was no new mode or custom status, no sign-out and no deletion
+    since.
     """
     if session is not None:
         if loss.seen_at <= session.seen_at:
@@ -157,7 +164,8 @@ def _seen_later(presence: Presence, session: Session | None, loss: Held, timings
 
 
 def _returned_and_lost(presence: Presence, loss: Held) -> bool:
-    """True if the device returned within grace and was lost again before this was settled: only the second grace counts."""
+    """True if the device of a reported loss had come back within its grace and was lost again before its return was
+    committed. Only the second grace then counts."""
     return any(s.device == loss.device and s.lost_at is not None and s.lost_at <= loss.since for s in presence.sessions)
 
 

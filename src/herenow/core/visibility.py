@@ -25,7 +25,7 @@ _OFFLINE = Status.OFFLINE
 
 
 class Visibility(IntEnum):
-    """To whom a user is visible. The numbers are stored in the ledger: never renumber."""
+    """The users that may see a user. The numbers are stored in the ledger: never renumber."""
 
     CONTACTS = 0
     EVERYONE = 1
@@ -93,7 +93,8 @@ class Facts:
 
     @property
     def may_look(self) -> bool:
-        """True if the viewer would get more than a stranger, were nothing hidden."""
+        """True if the viewer may see more of the target than a stranger, unless a block or the visibility `nobody`
+        hides it."""
         return self.related or self.target.visibility is Visibility.EVERYONE
 
     @property
@@ -138,7 +139,7 @@ class ViewScope:
 
     @property
     def word(self) -> str:
-        """Its name in the REST contract; `truth` is for viewers from which nothing is hidden."""
+        """The name of this scope in the REST interface: `truth` (nothing is hidden), `full`, `blurred` or `offline`."""
         if self.kind is Kind.SHOWN:
             return "blurred" if self.blurred else "full"
         return "truth" if self.kind is Kind.TRUTH else "offline"
@@ -237,7 +238,8 @@ def _frozen(last_seen: int | None, facts: Facts) -> ViewScope:
 
 
 def _was_hidden_when_lifted(target: Preferences, block: Block) -> bool:
-    """True if the target was hidden when the block was lifted: for this viewer the hiding goes on, since the block began."""
+    """True if the target's visibility was `nobody` already when the block ended (was lifted). To this viewer the target
+    has then been hidden since the block began."""
     return block.lifted_at is not None and target.hidden_at is not None and target.hidden_at <= block.lifted_at
 
 
@@ -245,7 +247,8 @@ def _was_hidden_when_lifted(target: Preferences, block: Block) -> bool:
 
 
 def seen(presence: Presence, scope: ViewScope, today: int | None = None) -> View:
-    """The view of a presence through a scope; all output passes here. `today` (`day_of`) is required for blurred scopes."""
+    """Return what a viewer with this scope sees of a presence. Every status that leaves the server comes from here.
+    `today` (from `day_of`) is required for blurred scopes."""
     kind = scope.kind
     if kind is _SHOWN:
         view = public(presence)
@@ -259,34 +262,37 @@ def seen(presence: Presence, scope: ViewScope, today: int | None = None) -> View
 
 
 def coarse(scope: ViewScope) -> ViewScope:
-    """The scope without times, for users with so many viewers that changes are polled. `TRUTH` keeps its times."""
+    """Return this scope, but without times. It is used for targets with so many viewers that clients must poll. `TRUTH`
+    keeps its times."""
     if scope.blurred or scope.kind is Kind.TRUTH:
         return scope
     return ViewScope(scope.kind, blurred=True, last_seen=scope.last_seen)
 
 
 def seen_by_oneself(presence: Presence) -> OwnView:
-    """The view for the user's own devices only."""
+    """Return the presence as the user's own devices see it. It must not reach other users."""
     return own(presence)
 
 
 def status_in_public(presence: Presence) -> Status:
-    """The status that others see, without building a view (`public`): hidden users count as offline."""
+    """Return the status that others see: offline for hidden users. Cheaper than building a view with `public`."""
     return _OFFLINE if presence.hidden else presence.status
 
 
 def may_hear_typing(presence: Presence, scope: ViewScope) -> bool:
-    """True if a viewer with this scope may get typing notices. They reveal presence, so hidden users send none."""
+    """True if a viewer with this scope may get typing notices of the user. They reveal presence, so those of hidden
+    users are not sent."""
     return scope.kind is Kind.SHOWN and not presence.hidden
 
 
 def day_of(now: int) -> int:
-    """The UTC day number, the unit of the ages of buckets."""
+    """Return the number of the UTC day of `now` (epoch ms). The approximate last seen depends on days only."""
     return now // DAY
 
 
 def bucket_of(last_seen: int, today: int) -> Bucket:
-    """The bucket of a last seen. Watchers see buckets change: ages are whole days, to not reveal the time of day."""
+    """Return the approximate last seen, from a last seen (epoch ms) and the day `today`. Viewers notice when it
+    changes, so ages are whole days and do not reveal the time of day."""
     age = today - day_of(last_seen)
     for bucket, days in _WITHIN:
         if age <= days:
@@ -308,23 +314,25 @@ def _without_times(view: View, today: int | None) -> View:
 
 
 def last_seen_if_gone(presence: Presence, now: int) -> int | None:
-    """The last seen for permitted viewers if the user signed out now: `now` for a visible live user, otherwise unchanged."""
+    """Return the last seen that permitted viewers would get if the user signed out now: `now` for a visible user with a
+    live session, otherwise the present one."""
     if public(presence).status is Status.OFFLINE or not presence.live:
         return presence.last_seen
     return max(now, presence.last_seen or 0)
 
 
 def last_seen_when_blocked(last_seen: int | None, block: Block | None, target: Preferences) -> int | None:
-    """The target's last seen to freeze for a viewer when one of them blocks the other; `last_seen`: `last_seen_if_gone` of
-    the target. If the target is hidden from the viewer already, by the earlier `block` or by its preferences, the value
-    frozen then is kept, also if that hiding ends before the block does. Relations make no difference: strangers see nothing
-    now, and the frozen value when they become related."""
+    """Return the target's last seen that the viewer sees from now on, when one of them blocks the other. `last_seen`:
+    `last_seen_if_gone` of the target. If the target is hidden from the viewer already, by the earlier `block` or by its
+    preferences, the viewer keeps the value from when that began, also if that hiding ends before the block does.
+    Relations make no difference: strangers see nothing now, and this value when they become related."""
     scope = judge(Facts(contact=True, block=block, target=target)).scope
     return scope.last_seen if scope.kind is Kind.FROZEN else last_seen
 
 
 def earliest(blocks: Iterable[tuple[int, Block]]) -> Block | None:
-    """The block that counts between two users, from (start, block) pairs: the first in force, else the one lifted last."""
+    """Return the block that counts between two users, from pairs of (start, block): the earliest that is in force, else
+    the one that ended (was lifted) last. None: there is no block."""
     found = list(blocks)
     in_force = [each for each in found if each[1].lifted_at is None]
     if in_force:
@@ -333,12 +341,14 @@ def earliest(blocks: Iterable[tuple[int, Block]]) -> Block | None:
 
 
 def outlasts_a_block(target: Preferences) -> bool:
-    """True if a block must be remembered when it is lifted: the target stays hidden, for the viewer since the block."""
+    """True if a block must be kept when it ends, because the target has visibility `nobody`: the viewer must go on
+    seeing the target as hidden since the block began."""
     return target.visibility is Visibility.NOBODY
 
 
 def edited(before: Preferences, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
-    """The preferences after an edit. `last_seen`: `last_seen_if_gone` of the user."""
+    """Return the preferences after an edit. `last_seen`: `last_seen_if_gone` of the user, which is what viewers see if
+    the edit hides the user."""
     after = before if edit.visibility is None else _with_visibility(before, edit.visibility, now, last_seen)
     if edit.share_last_seen is not None:
         after = replace(after, share_last_seen=edit.share_last_seen)
@@ -346,7 +356,8 @@ def edited(before: Preferences, edit: PreferencesEdit, now: int, last_seen: int 
 
 
 def _with_visibility(before: Preferences, visibility: Visibility, now: int, last_seen: int | None) -> Preferences:
-    """Set the visibility, and for `nobody` when hiding began. Hiding again while hidden keeps the first time."""
+    """Return the preferences with this visibility. For `nobody` they also get the start of hiding (`now`) and the
+    `last_seen` to show from then on; both stay as they are if the visibility was `nobody` before."""
     if visibility is before.visibility:
         return before
     if visibility is Visibility.NOBODY:

@@ -39,8 +39,9 @@ class Batcher(Generic[Key, Answer]):
         spacing: float = 0.0,
         patience: float = 0.0,
     ) -> None:
-        """`work` answers at most `most` keys, each with a value or an exception. A `HerenowError` that it raises is the
-        answer to every key. Any other error is logged with `name`, and the answer is `Unavailable`."""
+        """Merge calls into calls of `work`, which answers at most `most` keys, each with a value or an exception. A
+        `HerenowError` that it raises is the answer to every key; any other error is logged with `name`, and the answer is
+        `Unavailable`. `delay`, `spacing` and `patience` (seconds) determine when a batch is sent, as the module explains."""
         self._work = work
         self._name = name
         self._most = most
@@ -55,7 +56,7 @@ class Batcher(Generic[Key, Answer]):
         """Keys that wait for an answer."""
 
     async def ask(self, key: Key) -> Answer:
-        """Return the answer to one key, or raise it if it is an exception."""
+        """Ask for one key, and return its answer, or raise the answer if it is an exception."""
         answers = await self._join(key).waiter()
         answer = answers[key]
         if isinstance(answer, HerenowError):
@@ -65,7 +66,7 @@ class Batcher(Generic[Key, Answer]):
         return answer
 
     async def ask_all(self, keys: Iterable[Key]) -> dict[Key, Answer | Exception]:
-        """Return the answer to each key, which may be an exception."""
+        """Ask for several keys, and return the answer to each, which may be an exception."""
         joined: dict[_Batch[Key, Answer], list[Key]] = {}
         for key in keys:
             joined.setdefault(self._join(key), []).append(key)
@@ -77,13 +78,13 @@ class Batcher(Generic[Key, Answer]):
         return found
 
     async def finish(self) -> None:
-        """Send the open batch and wait until everything that was asked is answered."""
+        """Send the open batch at once, and wait until all keys that were asked are answered."""
         self._send_open()
         for waiter in [batch.waiter() for batch in self._under_way]:
             await waiter
 
     async def close(self) -> None:
-        """Cancel all batches; their callers get `Unavailable`."""
+        """Cancel all batches. Their callers get `Unavailable`."""
         self._send_open()
         await self._tasks.end()
 
@@ -117,7 +118,8 @@ class Batcher(Generic[Key, Answer]):
             self._send(batch)
 
     def _send(self, batch: _Batch[Key, Answer]) -> None:
-        """Start the task of a batch. The batch accepts keys until the task runs, in the next iteration of the loop."""
+        """Start the task that answers a batch. Keys may still join until the task runs, in the next iteration of the
+        loop."""
         batch.sent = True
         if batch.timer is not None:
             batch.timer.cancel()

@@ -11,7 +11,8 @@ from herenow.kit.retry import Backoff
 
 class CircuitBreaker:
     def __init__(self, failures: int, backoff: Backoff) -> None:
-        """`failures` in a row open the circuit. `backoff`: the pauses before trials."""
+        """Make a closed circuit that opens after this number of `failures` in a row. `backoff`: how long it stays open
+        before each trial call."""
         self._limit = failures
         self._backoff = backoff
         self._failures = 0
@@ -19,7 +20,7 @@ class CircuitBreaker:
         self._trial = False
 
     def allows(self, now: float) -> bool:
-        """Whether a call may be made now. The caller must then report `succeeded`, `failed` or `abandoned`."""
+        """True if the service may be called now. The caller must then report `succeeded`, `failed` or `abandoned`."""
         if self._failures < self._limit:
             return True
         if self._trial or now < self._open_until:
@@ -38,5 +39,5 @@ class CircuitBreaker:
             self._open_until = now + self._backoff.pause(self._failures - self._limit + 1)
 
     def abandoned(self) -> None:
-        """The call ended without information about the service: it was cancelled, for instance."""
+        """Report that a call ended without showing whether the service works: it was cancelled, for instance."""
         self._trial = False

@@ -25,14 +25,14 @@ SURE = 1.0
 
 class Clock(Protocol):
     def now(self) -> int:
-        """Epoch milliseconds of the store's clock; never goes back."""
+        """Return the time of the store's clock in epoch milliseconds. It never goes back."""
 
     def monotonic(self) -> float:
-        """Seconds, for durations."""
+        """Return seconds from an arbitrary start, to measure durations."""
 
 
 def wall_clock() -> int:
-    """Epoch milliseconds of this machine."""
+    """Return the time of this machine's clock in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
@@ -48,7 +48,8 @@ class NodeClock:
         self.start_at(wall_clock() if start is None else start)
 
     def now(self) -> int:
-        """Epoch milliseconds of the store's clock. Within one millisecond, all callers get the same integer object."""
+        """Return the time of the store's clock in epoch milliseconds. Within one millisecond, all callers get the same
+        integer object."""
         monotonic = self._monotonic()
         if monotonic < self._now_until:
             return self._now
@@ -61,7 +62,8 @@ class NodeClock:
         return self._monotonic()
 
     def start_at(self, cluster_time: int) -> None:
-        """Set the clock at once. Only while no time of this process is compared with others."""
+        """Set the clock to this time (epoch ms) at once, forward or back. Only allowed while no time of this process is
+        compared with times of others."""
         self._measured = self._monotonic()
         self._offset = cluster_time - self._measured * 1000
         self._behind = 0.0
@@ -69,12 +71,14 @@ class NodeClock:
         self._now_until = self._measured
 
     def catch_up(self, cluster_time: int) -> None:
-        """Set the clock forward, never back, after the process was away: monotonic time may stop while a machine sleeps."""
+        """Set the clock forward to this time (epoch ms), never back. For a process that was suspended: monotonic time
+        may stop while a machine sleeps."""
         if cluster_time > self.now():
             self.start_at(cluster_time)
 
     def follow(self, store_time: int, asked: float) -> None:
-        """Run faster or slower until the difference from `store_time` is gone. `asked`: monotonic time of the request."""
+        """Compare the clock with the store's time (epoch ms), and run faster or slower until the difference is gone.
+        `asked`: monotonic time at which the store was asked; an answer that took longer than `SURE` is ignored."""
         monotonic = self._monotonic()
         if monotonic - asked > SURE:
             return

@@ -47,7 +47,8 @@ async def _within(deadline: float, call: Coroutine[Any, Any, Answer]) -> Answer:
 
 @types.coroutine
 def resume(call: Coroutine[Any, Any, Answer], waits_for: object) -> Generator[Any, Any, Answer]:
-    """Run the remaining steps of a coroutine whose first step was made by `send` and yielded `waits_for`."""
+    """Run the remaining steps of a coroutine and return its result. The caller made the first step with `send`, which
+    returned `waits_for`."""
     while True:
         try:
             try:

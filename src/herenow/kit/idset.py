@@ -25,12 +25,13 @@ def holds(ids: Ids, wanted: str) -> bool:
 
 
 def among(ids: Ids, wanted: Collection[str]) -> frozenset[str]:
-    """A set for membership tests of `wanted` in `ids`. It may contain ids that are not in `wanted`."""
+    """Return a set that contains every one of `wanted` that is in `ids`, and none that is not. It may contain further
+    members of `ids`."""
     return frozenset(ids if len(wanted) >= MANY else [each for each in wanted if holds(ids, each)])
 
 
 def having(ids: Ids, others: Collection[str]) -> Ids:
-    """`ids` with these added. None of them may be in `ids` or be named twice."""
+    """Return `ids` with `others` added. None of these may be in `ids` already, or be named twice."""
     if not others:
         return ids  # the same object, which may be shared
     if len(others) != 1:
@@ -41,7 +42,7 @@ def having(ids: Ids, others: Collection[str]) -> Ids:
 
 
 def lacking(ids: Ids, others: Collection[str]) -> Ids:
-    """`ids` without these; ids that are not there are ignored."""
+    """Return `ids` without `others`, of which some may not be in `ids`."""
     if len(others) >= MANY:
         gone = frozenset(others)
         return tuple([each for each in ids if each not in gone])

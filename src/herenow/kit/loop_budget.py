@@ -18,18 +18,19 @@ class LoopBudget:
     __slots__ = ("_budget", "_on_error", "_spent", "_waiting")
 
     def __init__(self, budget: int, on_error: Callable[[Exception], object] | None = None) -> None:
-        """`budget`: units of work per iteration; the caller defines a unit. `on_error` gets the exceptions of work that had
-        to wait, while they are handled; None: the loop's exception handler gets them."""
+        """Allow `budget` units of work per iteration of the event loop; the caller defines a unit. `on_error` gets each
+        exception of work that had to wait, and is called inside an `except` block; None: the loop's exception handler
+        gets it."""
         self._budget = budget
         self._on_error = on_error or _report_to_loop
         self._spent = 0
-        """In this iteration."""
+        """Units done in this iteration."""
         self._waiting: deque[tuple[int, Callable[[], bool]]] = deque()
-        """Units, and the function that starts the work; it returns False if the work was cancelled."""
+        """Units of work, and the function that starts it; it returns False if the work was cancelled."""
 
     async def take(self, units: int = 1) -> None:
-        """Wait until so many units may be done; the caller does them before it next awaits. Work larger than the budget gets
-        an iteration of its own."""
+        """Wait until the budget has room for so many units of work, which the caller then does before it next awaits.
+        Work larger than the budget gets an iteration of its own."""
         if self._waiting or not self._has_room(units):
             admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((units, partial(_admit, admitted)))
@@ -38,7 +39,8 @@ class LoopBudget:
             self._spend(units)
 
     def run(self, work: Callable[[], object], units: int = 1) -> None:
-        """Call `work` now or in a later iteration. Errors of a later call go to `on_error` and stop no other work."""
+        """Call `work` now, if the budget has room for its units, or in a later iteration. Errors of a later call go to
+        `on_error` and stop no other work."""
         if self._waiting or not self._has_room(units):
             self._waiting.append((units, partial(_call, work)))
         else:
@@ -46,7 +48,7 @@ class LoopBudget:
             work()
 
     def finish(self) -> None:
-        """Do all waiting work now, whatever time it takes."""
+        """Do all waiting work now, regardless of the budget."""
         while self._waiting:
             self._start()
 

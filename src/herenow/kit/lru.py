@@ -30,7 +30,7 @@ class Lru(dict[Key, Value]):
         self._size = size
 
     def put(self, key: Key, value: Value) -> None:
-        """Store the entry as the newest one."""
+        """Store an entry as the newest one. Evicts the oldest entries if there are too many."""
         if key in self:
             del self[key]
         self[key] = value
@@ -38,13 +38,13 @@ class Lru(dict[Key, Value]):
             self._evict()
 
     def put_all(self, entries: Mapping[Key, Value]) -> None:
-        """Store entries; keys that are present keep their place, as with `dict.update`."""
+        """Store several entries. Keys that exist already keep their age, as with `dict.update`."""
         self.update(entries)
         if len(self) > self._size:
             self._evict()
 
     def use(self, key: Key) -> Value | None:
-        """Read the entry and make it the newest."""
+        """Return the value of a key and make its entry the newest; None if there is no entry."""
         value = self.get(key)
         if value is not None:
             del self[key]
@@ -67,7 +67,7 @@ class ExpiringLru(Generic[Key, Value]):
         self._entries: OrderedDict[Key, tuple[float, Value]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Includes expired entries that were not removed yet."""
+        """Return the number of entries, including expired ones that were not removed yet."""
         return len(self._entries)
 
     def get(self, key: Key, now: float) -> Value | None:
@@ -75,12 +75,12 @@ class ExpiringLru(Generic[Key, Value]):
         return None if entry is None or entry[0] <= now else entry[1]
 
     def peek(self, key: Key) -> Value | None:
-        """Return the entry even if it has expired."""
+        """Return the value of a key even if it has expired; None if there is no entry."""
         entry = self._entries.get(key)
         return None if entry is None else entry[1]
 
     def put(self, key: Key, value: Value, until: float) -> None:
-        """Store the entry as the newest one. It expires at `until`."""
+        """Store an entry that expires at `until`, as the newest one. Evicts the oldest if there are too many."""
         entries = self._entries
         entries[key] = until, value
         entries.move_to_end(key)
@@ -94,7 +94,8 @@ class ExpiringLru(Generic[Key, Value]):
         self._entries.clear()
 
     def expire(self, now: float) -> None:
-        """Remove expired entries, oldest-written first. Stops at the first valid one; expired ones behind it remain."""
+        """Remove expired entries, oldest-written first. Stops at the first valid one; expired ones written after it
+        remain."""
         entries = self._entries
         while entries:
             key = next(iter(entries))
@@ -103,6 +104,6 @@ class ExpiringLru(Generic[Key, Value]):
             del entries[key]
 
     def items(self) -> Iterator[tuple[Key, Value]]:
-        """All entries, oldest-written first, including expired ones that `expire` has not removed."""
+        """Iterate over all entries, oldest-written first, including expired ones that were not removed yet."""
         for key, (_, value) in list(self._entries.items()):
             yield key, value

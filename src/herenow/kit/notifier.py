@@ -26,7 +26,8 @@ class Notifier:
                 _wake(woken)
 
     async def wait(self, until: float) -> bool:
-        """Wait for `notify`. False if the loop's time reaches `until` first (infinity: no time-out)."""
+        """Wait for `notify` and return True, or return False when the loop's time reaches `until` (infinity: no
+        time-out)."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         self._waiting[woken] = None

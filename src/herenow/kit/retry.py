@@ -28,7 +28,7 @@ class Backoff:
     """The random part of each pause, 0 to 1, so that callers that failed together do not retry together."""
 
     def pause(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row (1 or more)."""
+        """Return the seconds to wait after this number of failures in a row (1 or more)."""
         pause = self.first
         if self.longest is not None:
             pause = min(pause * 2.0 ** min(failures - 1, DOUBLINGS), self.longest)
@@ -43,8 +43,8 @@ async def retry(
     attempts: int | None = None,
     on_error: Callable[[Exception], object] | None = None,
 ) -> T:
-    """Return the result of the first call that succeeds. `on_error` gets each error that is followed by another attempt.
-    Raises errors not among `errors`, and the error of the last of `attempts` (None: no limit)."""
+    """Repeat `call` until it succeeds, and return its result. `on_error` gets each error that is followed by another
+    attempt. Raises errors not among `errors`, and the error of the last of `attempts` (None: no limit)."""
     failures = 0
     while True:
         try:

@@ -22,7 +22,8 @@ class SharedTimeout:
         return len(self._waiting)
 
     async def wait_for(self, answer: asyncio.Future[None]) -> None:
-        """Wait for `answer`, or raise `TimeoutError` after `seconds`. The future itself gets the error: one waiter only."""
+        """Wait for the future `answer`; raise `TimeoutError` after the time limit. The error is set on the future
+        itself, so that only one task may wait for it."""
         if not answer.done():
             self._drop_done()
             loop = asyncio.get_running_loop()

@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 class SingleFlight(Generic[T]):
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], name: str, pause: float) -> None:
-        """`pause`: seconds between a failure and the next attempt."""
+        """Share one attempt at `work` among all callers. `name` is the name of its task. `pause`: seconds between a
+        failure and the next attempt."""
         self._work = work
         self._name = name
         self._pause = pause

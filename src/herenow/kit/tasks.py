@@ -21,7 +21,7 @@ Create = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 
 class Tasks:
     def __init__(self, create: Create | None = None) -> None:
-        """`create` makes a task of a coroutine and a name; None: the running loop does."""
+        """Make tasks with `create(coroutine, name)`; None: on the running loop."""
         self._create = create or _create_on_running_loop
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -34,8 +34,8 @@ class Tasks:
     def every(
         self, seconds: float, work: Callable[[], Awaitable[object]], name: str, *, after_failure: float | None = None
     ) -> asyncio.Task[Any]:
-        """Call `work` periodically, whatever it raises: `seconds` from one start to the next, or at once after a call that
-        took longer. After a failure the next call is `after_failure` seconds later, if that is sooner."""
+        """Call `work` periodically in a task, whatever it raises: `seconds` from one start to the next, or at once after a
+        call that took longer. After a failure the next call is `after_failure` seconds later, if that is sooner."""
         return self.spawn(self._repeat(seconds, after_failure, work, name), name)
 
     async def _repeat(
@@ -53,7 +53,7 @@ class Tasks:
             await asyncio.sleep(max(0.0, due - loop.time()))
 
     async def end(self) -> None:
-        """Cancel all tasks and wait for them, including tasks that they spawn meanwhile."""
+        """Cancel all tasks and wait until they have ended, including tasks that they spawn meanwhile."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()

@@ -40,7 +40,7 @@ class Write(Value, frozen=True):
     expected: bytes | None
     """The bytes this write was computed from; None: there must be no record."""
     record: bytes | None
-    """The new bytes; None removes the record and its flag."""
+    """The new bytes; None removes the record and its flag `unsaved`."""
     wake_at: int | None = None
     """Replaces the user's wake-up; None: no wake-up. Also applies to a removed record."""
     note: bytes | None = None
@@ -55,12 +55,12 @@ class Batch(Value, frozen=True):
     shard: int
     epoch: str
     last: int
-    """Number of this epoch's last acknowledged batch in this shard. The fence's row must equal it."""
+    """Number of this epoch's last acknowledged batch in this shard. The fence must have the same number."""
     next: int
-    """The number that the row gets; greater than `last`."""
+    """The number that the fence gets; greater than `last`."""
     writes: tuple[Write, ...]
-    """Applied in order: a second write of a user sees the result of the first. All users are of this shard. The fence's row
-    also moves if the batch is empty or all its writes conflict."""
+    """Applied in order: a second write of a user sees the result of the first. All users are of this shard. The fence
+    gets its new number also if the batch is empty or all its writes conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Committed(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The batch changed nothing. `row`: the number in the fence's row, None if there is no row."""
+    """The batch was refused and changed nothing. `row`: the number of the fence; None if there is no fence."""
 
     row: int | None
 
@@ -94,8 +94,8 @@ class Offer:
     entry. A settled shard accepts none: a late offer would restore a record that was removed on purpose.
 
     Older: the stored version is less than `version`. Records of every format have their version in bytes 2 to 7, 48 bits
-    big-endian (`core.record`), so an engine compares without decoding. An accepted offer sets wake-up and flag as a write
-    does.
+    big-endian (`core.record`), so an engine compares without decoding. An accepted offer sets wake-up and `unsaved` as a
+    write does.
     """
 
     user: str
@@ -107,8 +107,8 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Users to be decided again. `next_at`: when the next user falls due (None: no other), so that a reaper can sleep until
-    then; in the past if the limit cut the list short."""
+    """Users that are due: their records must be decided again. `next_at`: when the next user falls due (None: no
+    other), so that a reaper can sleep until then; in the past if the limit cut the list short."""
 
     users: tuple[str, ...]
     next_at: int | None
@@ -149,8 +149,8 @@ class LogPosition(int):
 
 
 def continues(cursor: int, tag: str) -> bool:
-    """True if a log whose entry at the cursor has this tag continues what the reader of the cursor has read. A plain number
-    as cursor knows no tag and is not compared."""
+    """True if a log continues what a reader has read up to `cursor`, and is not another branch of the store. `tag`: tag of
+    the log's entry at the cursor, which must be that of the cursor. Always True for a plain number, which has no tag."""
     return not isinstance(cursor, LogPosition) or cursor.tag == tag
 
 
@@ -166,7 +166,8 @@ class LogPart(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A node's row. The node is alive while its counter moves. An observer sets `dead`, which is final for that epoch."""
+    """A node's lease in the store. The node is alive while its counter moves. Another node sets `dead`, which is final for
+    that epoch."""
 
     epoch: str
     counter: int
@@ -181,84 +182,90 @@ class Engine(Protocol):
     def shards(self) -> int: ...
 
     async def check(self) -> None:
-        """Connect and verify, without changes, that the store can be used; `ConfigurationError` gives the reason if not."""
+        """Connect and verify, without changes, that the store can be used. Raises `ConfigurationError` with the reason
+        if not."""
 
     async def open(self, terms: Mapping[str, str]) -> None:
-        """Connect and `check`. Write `terms` (ledger id, secret's fingerprint, shards, timings) into an empty store, or
-        compare them with the stored ones and raise `ConfigurationError` with the name of the term that differs. A term that
-        the store lacks is added; one that only the store has is kept, because another version of herenow wrote it."""
+        """Connect, `check`, and compare `terms` (names and values that all nodes must share: ledger id, secret's
+        fingerprint, shards, timings) with the stored ones. Raises `ConfigurationError` with the name of the term that
+        differs. A term that the store lacks is added; one that only the store has is kept, because another version of
+        herenow wrote it."""
 
     async def close(self) -> None: ...
 
     async def store_time(self) -> int:
-        """The clock that all nodes follow, in epoch milliseconds."""
+        """Return the time of the clock that all nodes follow, in epoch milliseconds."""
 
     # Records
 
     async def load(self, users: Sequence[str]) -> list[Loaded]:
-        """Read records, in the order of `users`, duplicates included."""
+        """Read the records of these users. The results are in the order of `users`, duplicates included."""
 
     async def commit(self, batch: Batch) -> Committed | Fenced: ...
 
     async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
-        """Store these records (`Offer`). The start of the shard's unsettled time moves up to `since`, so that the shard is
-        not settled while a node is still offering."""
+        """Give records back to a shard that lost data; `Offer` says which are stored. If `since` is later than the start of
+        the shard's recovery, it becomes the start, so that the recovery does not end while a node is still offering."""
 
     async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
-        """Users of each shard whose wake-up is at or before `now`, earliest first, at most `limit`. Cheap if there are none.
-        Shards that do not answer are left out; `Unavailable` if none does."""
+        """Return for each shard the users that have a wake-up at or before `now`, earliest first, at most `limit`.
+        Cheap if there are none. Shards that do not answer are left out; raises `Unavailable` if none does."""
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
-        """The page after `cursor`. `ValueError` for a cursor that no page can have returned: it may come from outside."""
+        """Return the page of a shard's records that follows `cursor` (None: the first page). Raises `ValueError` for a
+        cursor that no page can have returned, because cursors may come from a client."""
 
     # Shard logs
 
     async def heads(self) -> dict[int, LogPosition]:
-        """Each shard's newest entry number (0: none yet), where a new reader starts. Shards that do not answer are left out;
-        `Unavailable` if none does."""
+        """Return the position of the newest entry in each shard's log (0: none yet), where a new reader starts. Shards
+        that do not answer are left out; raises `Unavailable` if none does."""
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
-        """Log parts of the shards that have entries after the cursor, or a gap; waits up to `wait` seconds for one. Shards
-        that do not answer are left out as long as others do, and are then `unresponsive`."""
+        """Read the logs of shards from their cursors on. Returns only shards with new entries or a gap, and waits up to
+        `wait` seconds for one. Shards that do not answer are left out as long as others do, and are then `unresponsive`."""
 
     @property
     def unresponsive(self) -> Set[int]:
-        """Shards whose logs did not answer the last `tail`: that no entries came from them means nothing."""
+        """Shards that did not answer the last `tail`. There may be new entries in their logs."""
 
-    # Fences: one row per epoch and shard
+    # Fences: one number per epoch and shard
 
     async def join(self, shard: int, epoch: str, number: int) -> bool:
-        """Create this epoch's row, or raise it to `number`, so that the epoch may commit with `last=number`. Returns False
-        and changes nothing for an epoch that was retired here: a late `join` must not admit it again."""
+        """Create this epoch's fence in a shard: the number that its next batch must have as `last`. An existing fence
+        is raised to `number`. Returns False and changes nothing if the epoch was retired in this shard: a late `join`
+        must not admit it again."""
 
     async def jump(self, shard: int, epoch: str, number: int) -> int | None:
-        """Raise the row to `number` and return its old number; None, and no change, if there is no row. Afterwards an
-        earlier batch that is still in flight can no longer be accepted (P3)."""
+        """Raise this epoch's fence in a shard to `number`, and return the old number. Batches that expect the old number,
+        and may still be in flight, are then refused (P3). Returns None and changes nothing if there is no fence."""
 
     async def retire(self, shard: int, epoch: str) -> None:
-        """Delete the row: no batch of that epoch is accepted again. The last few hundred retired epochs are remembered."""
+        """Delete the fence of this epoch in a shard: no batch of that epoch is accepted again. The last few hundred
+        retired epochs are remembered, so that `join` refuses them."""
 
-    # Settled shards (P6)
+    # Recovery of shards that lost data (P6). A shard is settled, except during its recovery
 
     async def unsettle(self, shard: int, now: int) -> None:
-        """Report that this shard lost data. The first report sets the time; later ones change nothing. It also restarts the
-        log at max(newest number + 1, now): every reader gets a gap (P5), also one whose cursor a rolled-back log reached
-        again."""
+        """Report that a shard lost data: its recovery begins at `now`. No effect if it is in recovery already. Restarts
+        the shard's log at max(newest number + 1, now), so that every reader notices a gap (P5), also one with a cursor
+        that a rolled-back log has reached again."""
 
     async def settle(self, shard: int, now: int, after: int) -> bool:
-        """Settle the shard if it was unsettled at least `after` ms ago; returns whether it is settled now. A shard that was
-        emptied without a report is reported by this call (as by `unsettle`), and the result is False."""
+        """End the recovery of a shard if it began at least `after` ms ago. Returns True if the shard is not in recovery now.
+        A shard that was emptied without a report is reported by this call, as by `unsettle`, and the result is False."""
 
     # Leases
 
     async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
-        """Write a node's lease, unless a later one is stored. False: nothing was written, because the stored one is dead, or
-        because there is none and `begins` is False."""
+        """Write a node's lease, unless a later one is stored. Returns False and writes nothing if the stored one is
+        dead, or if there is none and `begins` is False."""
 
     async def leases(self) -> list[Lease]: ...
 
     async def mark_dead(self, epoch: str, counter: int) -> bool:
-        """Set `dead` in the lease of this epoch if it still has this counter; exactly one of several observers gets True."""
+        """Set `dead` in the lease of this epoch if the lease still has this counter. Exactly one of several callers
+        gets True."""
 
     async def drop_lease(self, epoch: str) -> None: ...
 
@@ -267,13 +274,13 @@ class Engine(Protocol):
     async def unsaved(self, shard: int, limit: int) -> list[tuple[str, bytes]]: ...
 
     async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
-        """The ledger has these rows of (user, record, drop). If the record is still this one, clear its flag and, if `drop`,
-        remove record and wake-up, without a log entry."""
+        """Report that the ledger has these records: rows of (user, record, drop). If the stored record is still the
+        same, its flag `unsaved` is cleared and, if `drop`, record and wake-up are removed, without a log entry."""
 
     # Direct messages between nodes: typing, disconnects. Best effort: nothing durable may depend on them
 
     async def send(self, message: bytes) -> None:
-        """Send to all listening nodes, the sender included."""
+        """Send a message to all listening nodes, the sender included."""
 
     async def receive(self, wait: float) -> list[bytes]:
-        """Messages for this handle since the last call; waits up to `wait` seconds for one."""
+        """Return the messages that arrived for this node since the last call; waits up to `wait` seconds for one."""

@@ -35,10 +35,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The facts from which a presence starts. All defaults: an unknown user."""
+    """The saved data from which a presence starts. All defaults: an unknown user."""
 
     last_seen: int | None = None
-    """The saved one, or a later one of an open run (`open_marks`)."""
+    """The saved time, or a later one from a run marker (`open_marks`)."""
     choice: Choice | None = None
     idle_after: int | None = None
 
@@ -58,14 +58,16 @@ class BlockRow:
 
 
 def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
-    """The block that counts of those between two users, for the viewer of `target`."""
+    """Return the block that counts among those between two users (`rows`), with the last seen of `target` that the
+    other user sees; None: there is no block."""
     return earliest(
         (row.at, Block(row.blocker_seen if row.blocker == target else row.blocked_seen, row.lifted_at)) for row in rows
     )
 
 
 def frozen_row(row: BlockRow, between: Sequence[BlockRow], preferences: Mapping[str, Preferences]) -> BlockRow:
-    """The row to store for a new block. `between`: the blocks between the two users until now; `preferences`: theirs."""
+    """Return the row to store for a new block, with the last seen that each user sees of the other from now on.
+    `between`: earlier blocks between the two; `preferences`: those of both."""
 
     def seen(user: str, last_seen: int | None) -> int | None:
         return last_seen_when_blocked(last_seen, block_between(between, user), preferences.get(user, _DEFAULTS))
@@ -76,7 +78,8 @@ def frozen_row(row: BlockRow, between: Sequence[BlockRow], preferences: Mapping[
 
 
 def is_kept_when_lifted(preferences: Mapping[str, Preferences]) -> bool:
-    """`preferences`: those of the two users."""
+    """True if a block must be kept when it ends (is lifted), because one of its two users has visibility `nobody`.
+    `preferences`: those of both."""
     return any(map(outlasts_a_block, preferences.values()))
 
 
@@ -89,7 +92,7 @@ class TooManyBlocks(HerenowError):  # noqa: N818 - reads as what it is
 
 @dataclass(frozen=True, slots=True)
 class LedgerFacts:
-    """The ledger's facts about one user and some others."""
+    """Relations, blocks, shared rooms and preferences of one user and some others."""
 
     relations: Sequence[Relation]
     """In the order of the others; empty if not requested."""
@@ -101,7 +104,7 @@ class LedgerFacts:
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """A row of the change table: facts about `a` (and `b`) have changed; read them again. kind: `relation` (a, b: an edge or
+    """A row of the change table: data about `a` (and `b`) has changed; read it again. kind: `relation` (a, b: an edge or
     a block), `relations` (user a with all users, and in all rooms), `member` (room a, user b), `members` (room a, all
     members), `preferences` (user a), `void` (user a: tokens were revoked, or the user was deleted), `everything` (the
     database went back in time; all that was read from it may be wrong)."""
@@ -113,14 +116,14 @@ class LedgerChange:
 
 @dataclass(frozen=True, slots=True)
 class Void:
-    """Tokens of this user issued before `before` are void."""
+    """Tokens of this user issued before `before` are revoked."""
 
     user: str
     before: int
     until: int
     """When the row may be deleted: every token that it concerns has expired by then."""
     erased: int | None = None
-    """When the user was deleted; None: not deleted. Facts from before that are not stored again."""
+    """When the user was deleted; None: not deleted. Data from before that is not stored again."""
 
 
 class Ledger(Relations, Protocol):
@@ -132,133 +135,146 @@ class Ledger(Relations, Protocol):
 
     @property
     def id(self) -> str:
-        """Random, made when the ledger was created: nodes that share a live store must share a ledger."""
+        """The random id that the ledger got when it was created. Nodes that share a live store must have the same one."""
 
     async def open(self) -> None:
-        """Connect. Creates an empty ledger and migrates SQLite. Raises `ConfigurationError` for a newer schema, and for an
-        older one of a database that other nodes may be using."""
+        """Connect to the database. Creates the tables in an empty one, and migrates SQLite. Raises `ConfigurationError`
+        for a newer schema, and for an older one if other nodes may be using the database."""
 
     async def close(self) -> None: ...
 
     async def schema(self) -> tuple[str | None, str]:
-        """(revision found, newest revision known). Works without `open`; None: an empty database."""
+        """Return (the schema revision of the database, the newest one that this version knows). The first is None for
+        an empty database. Works without `open`."""
 
     async def migrate(self) -> None:
-        """Bring the schema up to date. Works without `open`."""
+        """Bring the database schema up to date. Works without `open`."""
 
     # The start and the end of a presence
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
-        """The facts known of these users; users of which nothing is known are left out."""
+        """Read last seen, mode, custom status and `idle_after` of these users. Users of which nothing is known are left
+        out."""
 
     async def save_last_seen(self, rows: Mapping[str, int]) -> None:
-        """Upsert; the later time is kept."""
+        """Save the last seen of users (user → epoch ms). A later time that is already stored is kept."""
 
     async def save_choices(self, rows: Sequence[Choice]) -> None:
-        """Upsert; the choice with the higher version is kept."""
+        """Save modes and custom statuses of users. Stored ones with a higher version are kept."""
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
-        """A page of choices other than the defaults, of users with ids after `after`, sorted by id."""
+        """Return a page of the saved modes and custom statuses, sorted by user id, starting after the id `after`. Users
+        with the defaults are left out."""
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> None: ...
 
-    # After the loss of a node and of its live store: users that were visible were last seen at the node's last stamp.
+    # After the loss of a node and of its live store: users that were visible were last seen at the time of the
+    # node's last stamp.
     #
-    # A run is one epoch of a node. The last seen of a flagged user is the latest of the saved one, the stamps of the runs
-    # and the times of the flags. A flag has no effect for users whose saved mode is invisible; for users with
-    # visibility `nobody` it is no later than `hidden_last_seen`. A flag of a run without a stamp has no effect either.
+    # A run is one epoch of a node. A run marker says that a user is visible in this run. The last seen of such a user is
+    # the latest of the saved one, the time stamps of the runs and the times in the markers. A marker has no effect for
+    # users with the saved mode invisible, and none in a run without a time stamp. For users with visibility `nobody` the
+    # result is no later than `hidden_last_seen`.
 
     async def open_marks(self, run: str, here: Mapping[str, int], gone: Iterable[str]) -> None:
-        """Flag the users `here` (→ last sign of life) as visible in this run, and clear the flag of `gone`."""
+        """Save run markers for the users `here` (→ last sign of life): they are visible in this run of a node. Delete
+        the markers of `gone`."""
 
     async def stamp_run(self, run: str, at: int) -> bool:
-        """Users flagged in this run were visible at `at`. Returns False if the run had no stamp: it is new, or was closed,
-        and then its flags are gone."""
+        """Save that all users with a marker of this run of a node were visible at `at`. Returns False if the run had no
+        time stamp before: it is new, or was closed and has lost its markers."""
 
     async def end_run(self, run: str) -> None:
-        """Remove the flags and the stamp of a run that stopped normally and has saved all last seens."""
+        """Delete the markers and the time stamp of a node's run that stopped normally and has saved the last seen of
+        all its users."""
 
     async def open_runs(self) -> dict[str, int]:
-        """Open runs with their last stamps."""
+        """Return the runs of nodes that have neither ended nor been closed, with their last time stamps (epoch ms)."""
 
     async def close_run(self, run: str, latest: int | None = None) -> int:
-        """Save the last seens of the users flagged in this run, none later than `latest`, and remove the flags and the
-        run. The later value is kept. Returns the number of these users."""
+        """Save the last seen of every user with a marker of this run of a node, none later than `latest`, and delete
+        the markers and the run. A later saved value is kept. Returns the number of these users."""
 
     async def close_runs(self) -> int:
-        """When an embedded node starts: `close_run` of all runs."""
+        """Do `close_run` for all runs, and return the number of users. Called when a node with an embedded store starts."""
 
     # The graph
 
     async def apply(self, rows: Sequence[RelationRow]) -> int:
-        """Add or remove edges, all or nothing; returns how many rows changed something."""
+        """Add or remove these relations and room members, all or nothing. Returns the number of rows that changed
+        something."""
 
     async def follows(self, a: str, b: str) -> bool: ...
 
     async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
-        """(in contact, until); `until` None: no end."""
+        """Return (True if the two users are in contact, the end of the contact; None: no end)."""
 
     # Revoked tokens, deleted users
 
     async def void(self, row: Void) -> None:
-        """Store the row; each column keeps its maximum. Adds a change `void` if something is new."""
+        """Revoke tokens: store the row. If the user has one already, each column keeps the greater value. Adds a change
+        `void` to the change table if something is new."""
 
     async def erase(self, row: Void) -> list[LedgerChange]:
-        """`void`, and in the same transaction delete all facts about the user: last seen, choices, preferences, flags of
-        runs, edges of every kind. Returns the changes that it added. While the row exists, `save_last_seen`, `save_choices`
-        and `close_runs` ignore values from `erased` or earlier, which another node may still be writing."""
+        """Delete a user: store the row as `void` does, and delete last seen, mode, custom status, preferences, run
+        markers, relations, rooms and blocks of the user in the same transaction. Returns the rows that it added to the
+        change table. While the stored row exists, `save_last_seen`, `save_choices` and `close_runs` ignore values from
+        `erased` or earlier, which another node may still be writing."""
 
     async def voids(self, after: str, limit: int) -> list[Void]:
-        """A page of `Void` rows of users with ids after `after`, sorted by id."""
+        """Return a page of revocations (`Void`), sorted by user id, starting after the id `after`."""
 
     async def void_of(self, user: str) -> Void | None: ...
 
     async def forget_voids(self, now: int) -> None:
-        """Delete the rows with `until` at or before `now`."""
+        """Delete the revocations (`Void`) that have `until` at or before `now`."""
 
     async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
-        """Those of `others` that are members of a room of the user."""
+        """Return those of `others` that are members of a room of the user."""
 
     # Preferences and blocks
 
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
-        """The preferences of these users; users with the defaults are left out."""
+        """Read the preferences of these users. Users with the defaults are left out."""
 
     async def set_preferences(self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
-        """Apply the edit and return the result (`core.visibility.edited`). `last_seen`: the user's public last seen now."""
+        """Change the preferences of a user and return the result (`core.visibility.edited`). `last_seen`: the last seen
+        that others would get if the user signed out now."""
 
     async def blocked(self, user: str) -> list[str]:
-        """Users that this user blocks, sorted by id, without lifted blocks."""
+        """Return the users that this user blocks, sorted by id, without lifted blocks."""
 
     async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
-        """Blocks between the user and any of the others, in either direction, lifted ones too, unsorted."""
+        """Return the blocks between the user and any of `others`, in either direction, including lifted ones, unsorted."""
 
     async def block(self, row: BlockRow, limit: int | None = None) -> bool:
-        """Store a block; overwrites a lifted one. Returns False and changes nothing if it is in force already. The row has
-        the last seens of two users who sign out now. A user who is hidden from the other already keeps the value frozen
-        then (`frozen_row`), which is read in the same transaction: no other write can come between. Raises
-        `TooManyBlocks` if the blocker has `limit` rows with other users, lifted ones included, and none with this one."""
+        """Store a block; overwrites a lifted one. Returns False and changes nothing if it is in force already. `row`
+        has the last seen of both users as if they signed out now. For a user that is hidden from the other already, the
+        value from when that began is stored instead (`frozen_row`), in the same transaction. Raises `TooManyBlocks` if
+        the blocker has `limit` blocks of other users, lifted ones included, and none of this one."""
 
     async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
-        """Remove the block; if one of the two is hidden in another way at that moment, keep it as lifted at `now` instead
-        (`is_kept_when_lifted`). Returns False if none was in force."""
+        """Remove a block, or keep it as lifted at `now` if one of the two users is hidden in another way at that moment
+        (`is_kept_when_lifted`). Returns False if no block was in force."""
 
     async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
     ) -> LedgerFacts:
-        """`between` (if `related`), `blocks` and `share_rooms` (if `rooms`) of the user and the others, and the
-        `preferences` of `users`, in one query: every subscribe needs them."""
+        """Read all that decides what the user and `others` may see of each other, in one query: relations (if
+        `related`), blocks and shared rooms (if `rooms`), and the preferences of `users`. Every subscribe needs it."""
 
     # The change table
 
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
-        """Add rows to the change table for facts that are kept elsewhere: every node must read them again."""
+        """Add rows to the change table for data that is kept outside of the ledger, so that every node reads it again."""
 
     async def changes_head(self) -> int:
-        """The highest id that any row ever had. Facts that are read after this call are at least as new."""
+        """Return the highest id that a row of the change table ever had. Data that is read after this call includes the
+        changes up to this id."""
 
     async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
-        """Rows of the change table after this id, and the next id to pass. They become visible in order: none is missed."""
+        """Return at most `limit` rows of the change table after the id `after`, and the id to pass next. Rows become
+        visible in the order of their ids, so none is missed."""
 
     async def forget_changes(self, before: int) -> None:
         """Delete rows of the change table with ids at or below `before`."""

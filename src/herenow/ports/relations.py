@@ -36,10 +36,10 @@ class Relations(Protocol):
     """A source of relations: by default the ledger's tables; docs/relations-callback.md has others."""
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> Sequence[Relation | None]:
-        """The relation to each target, in the order of `targets`. An edge that ends at or before `now` is none. None: no
-        answer for this target; `Unavailable`: no answer for any."""
+        """Return the relation of the viewer to each target, in the order of `targets`; None for a target without an answer.
+        A contact that ends at or before `now` does not count. Raises `Unavailable` if there is no answer for any target."""
 
     async def contacts(self, user: str, now: int) -> list[str]:
-        """All mutual followers and DM contacts, sorted by id."""
+        """Return all mutual followers and contacts of the user, sorted by id."""
 
     async def is_member(self, room: str, user: str) -> bool: ...

@@ -30,7 +30,8 @@ class SourceOptions:
 
 
 def open_relations(options: SourceOptions) -> AbstractAsyncContextManager[Relations]:
-    """Open the source that the setting names; leaving the context closes its connections."""
+    """Open the source of relations that the setting `relations` names. Leaving the context closes its connections.
+    Raises `ConfigurationError` for an unknown source."""
     where = options.settings.relations
     opener = SOURCES.get(where.partition("://")[0])
     if opener is None:

@@ -15,7 +15,8 @@ SAME_EVERYWHERE = ("beat_every", "dead_after", "idle_after", "grace", "online_de
 
 
 def agreed_terms(settings: Settings, ledger_id: str, secret: str | None) -> dict[str, str]:
-    """Names and values as written to the store; of the secret only a fingerprint."""
+    """Return the names and values that all nodes on one store must share, as written to the store. The secret is
+    included as a fingerprint only."""
     return {
         "ledger": ledger_id,
         "secret": "none" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16],

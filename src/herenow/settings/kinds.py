@@ -27,7 +27,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Completes "it must be …"."""
+    """The allowed values of a setting, in words that complete the sentence "it must be …"."""
 
     words: str
 
@@ -36,12 +36,14 @@ SENTENCE = "sentence"
 
 
 def refused(sentence: str) -> PydanticCustomError:
-    """The error to raise in a validator that can be more precise than `Allowed`; completes "… is not allowed: "."""
+    """Make an error for a validator to raise, with a sentence that completes "… is not allowed: ". It replaces the
+    general words of `Allowed`."""
     return PydanticCustomError(SENTENCE, "{sentence}", {"sentence": sentence})
 
 
 def _split(value: object) -> object:
-    """Split a string at its commas: variables and flags have no lists."""
+    """Split a string at its commas into a list, because variables and flags cannot be lists. Other values are returned
+    unchanged."""
     return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
 
 

@@ -32,7 +32,8 @@ class Layer:
 
 
 def load(flags: Mapping[str, object] | None = None, config: Path | None = None) -> Settings:
-    """Read and validate the settings. `config` replaces `./herenow.toml`. Raises `ConfigurationError` with one sentence."""
+    """Read the settings from flags, environment, files and defaults, and validate them. `config` replaces
+    `./herenow.toml`. Raises `ConfigurationError` with one sentence."""
     layers = [_flags(flags or {}), _variables(), _files(), _toml(config)]
     values, places = _merged(layers)
     try:

@@ -231,7 +231,8 @@ class Settings(BaseModel):
     @field_validator("jwks_url")
     @classmethod
     def _public_keys_need_https(cls, value: str | None) -> str | None:
-        """An attacker who can change the keys in transit can sign tokens for any user."""
+        """Accept only https:// addresses, and http:// on this machine: an attacker that can change the keys in transit
+        can sign tokens for any user."""
         if value is None:
             return None
         parts = urlsplit(value)
@@ -337,7 +338,7 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for the operator about probable mistakes that do not prevent the start."""
+        """Sentences that tell the operator of probable mistakes in the settings. They do not prevent the start."""
         return self._warnings
 
     @property
@@ -346,12 +347,12 @@ class Settings(BaseModel):
 
     @property
     def accepts_secret(self) -> bool:
-        """True if tokens may be signed with the secret: it is configured, or there are no public keys."""
+        """True if tokens may be signed with the secret: one is configured, or no public keys are configured."""
         return self.secret is not None or not self.has_jwks
 
     @property
     def ledger_path(self) -> Path | None:
-        """The ledger's file; None if the ledger is in memory or in a database server."""
+        """Path of the SQLite file; None if the ledger is in memory or in a database server."""
         if self.ledger.startswith(POSTGRESQL):
             return None
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
@@ -373,18 +374,18 @@ class Settings(BaseModel):
 
     @property
     def asks_the_application(self) -> bool:
-        """True if relations come from the application's callback."""
+        """True if relations are read from the operator's application, by an HTTP callback."""
         return self.relations not in ("ledger", "open")
 
     @property
     def edges_kept_here(self) -> frozenset[str]:
-        """Kinds of relations that are stored in the ledger."""
+        """Kinds of relations (`follow`, `contact`, `room`) that are stored in the ledger."""
         if self.relations == "ledger":
             return frozenset({"follow", "contact", "room"})
         return frozenset({"room"} if self.relations == "open" else ())
 
     def source_of(self, name: str) -> str:
-        """The source of a value: the name of a flag, variable or file, "argument" or "default"."""
+        """Return the source of a setting's value: the name of a flag, variable or file, "argument" or "default"."""
         if name in self._sources:
             return self._sources[name]
         return "argument" if name in self.model_fields_set else "default"
@@ -401,13 +402,13 @@ class Settings(BaseModel):
             )
 
     def found_in(self, sources: Mapping[str, str], warnings: tuple[str, ...]) -> Self:
-        """Set the sources of the values and the warnings. Returns self."""
+        """Set the sources of the values (setting → source) and the warnings. Returns self."""
         self._sources, self._warnings = dict(sources), warnings
         return self
 
 
 def milliseconds(seconds: float) -> int:
-    """A duration as the core counts it."""
+    """Convert a duration from seconds to whole milliseconds, the unit of `core`."""
     return round(seconds * 1000)
 
 
@@ -428,7 +429,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def without_password(text: str) -> str:
-    """Mask the passwords in a URL, for output and logs. Of a malformed URL rather too much is masked than too little."""
+    """Mask the passwords in a URL, for output and logs. In a malformed URL, more than the password may be masked."""
     text = re.sub(r"(://[^@:/]*:).*@", r"\1***@", text, flags=re.DOTALL)
     return re.sub(r"(password=)[^&'\"]*", r"\1***", text)
 
@@ -448,7 +449,7 @@ def _shown(value: object) -> str:
 
 
 def _callback_host(url: str) -> str:
-    """The host of the application's URL. Raises an error that pydantic reports if the URL cannot be used."""
+    """Return the host of the application's URL. Raises an error that pydantic reports if the URL cannot be used."""
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError("not a URL")
     parts = urlsplit(url)

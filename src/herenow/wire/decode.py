@@ -21,8 +21,8 @@ COMMON_LENGTH = 80  # bytes; no key of COMMON is longer, so that large frames ne
 
 
 def decode_frame(payload: bytes) -> Frame:
-    """The frame, with unchecked values: `frame.command(now)` checks them. Raises `ProtocolError` (`bad_json`, `bad_shape`,
-    `unknown_type`) and nothing else, whatever the bytes are."""
+    """Decode a client's frame, without checking its values; `frame.command(now)` checks them. Raises `ProtocolError`
+    (`bad_json`, `bad_shape`, `unknown_type`) and nothing else, whatever the bytes are."""
     frame = _decoder.decode(payload)
     if not _is_frame_id(frame.id):
         raise ProtocolError("bad_shape", f"The id of a frame has at most {MAX_ID} characters.")
@@ -30,7 +30,8 @@ def decode_frame(payload: bytes) -> Frame:
 
 
 def readable_id(payload: bytes) -> FrameId:
-    """The `id` of a frame that could not be decoded; None if there is none."""
+    """Return the `id` of a frame that could not be decoded, for the error frame that answers it; None if no valid id is
+    found."""
     if is_too_deep(payload):
         return None
     try:
@@ -48,7 +49,8 @@ def _is_frame_id(value: object) -> bool:
 
 
 def _misfit(value: object, why: str) -> ProtocolError:
-    """The error for JSON that fits no frame: an unknown type, or the wrong shape for its type."""
+    """Return the error for JSON that fits no frame: an unknown type, or the wrong shape for its type. `why`: the
+    reason, for the message."""
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return ProtocolError("bad_shape", "A frame is a JSON object with a type, which is a string.")
     kind = value["type"]
@@ -70,7 +72,7 @@ def _common() -> dict[bytes, Command]:
 
 
 def _spellings(frame: dict[str, str]) -> tuple[bytes, bytes]:
-    """The bytes of a frame as JavaScript writes them, and as Python does."""
+    """Encode a frame twice: as JavaScript writes JSON, and as Python does (with spaces)."""
     return json.dumps(frame, separators=(",", ":")).encode(), json.dumps(frame).encode()
 
 

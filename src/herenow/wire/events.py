@@ -18,5 +18,5 @@ def event(frame: bytes) -> bytes:
 
 
 def retry(milliseconds: int) -> bytes:
-    """Tells a client how long to wait before it reconnects."""
+    """Encode the event-stream line that tells a client how long to wait before it reconnects."""
     return b"retry: %d\n\n" % milliseconds

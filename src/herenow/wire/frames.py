@@ -125,7 +125,7 @@ class _TargetsFrame(_Frame, frozen=True):
     contacts: bool = False
 
     def named(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], bool, bool, FrameId]:
-        """Check the frame and return the fields of `Targets`."""
+        """Check the users that the frame names, and return the fields of `Targets`."""
         single = self.target_user_id is not UNSET
         several = self.target_user_ids is not UNSET
         if single + several + self.contacts != 1:

@@ -24,7 +24,8 @@ _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zs", "Zl", "Zp"})
 
 
 def parse_id(value: object) -> str:
-    """The id as a string; an integer becomes its decimal string. Raises `ProtocolError` (`invalid_id`) for anything else."""
+    """Check an id and return it as a string; an integer becomes its decimal string. Raises `ProtocolError`
+    (`invalid_id`) for anything else."""
     match value:
         case bool():
             raise _invalid("a boolean is not an id; use a string or an integer")
@@ -37,7 +38,8 @@ def parse_id(value: object) -> str:
 
 
 def are_plain(ids: Sequence[object]) -> TypeGuard[Sequence[str]]:
-    """True if all are common ids, by one regular expression. False means nothing: check each with `parse_id`."""
+    """True if all ids are strings of common ASCII characters, and therefore valid; one regular expression checks them
+    all. If False, check each with `parse_id`."""
     try:
         joined = ",".join(ids)  # type: ignore[arg-type]  # checked by the except
     except TypeError:

@@ -47,7 +47,7 @@ def parse_mode(word: object) -> Mode:
 
 
 def parse_source(word: object) -> Source:
-    """Parse the source of a mode or custom status that a service sets; None is `service`."""
+    """Parse the source of a mode or custom status that a service sets. None means `service`."""
     if word is None:
         return Source.SERVICE
     source = SOURCES.get(word) if isinstance(word, str) else None
@@ -61,7 +61,7 @@ def parse_source(word: object) -> Source:
 
 
 def parse_platform(word: object) -> Platform:
-    """Parse a platform; None or empty is `other`, because a client need not know its platform."""
+    """Parse the platform of a device. None and an empty string mean `other`, because a client need not know its platform."""
     if word is None or word == "":
         return Platform.OTHER
     platform = _PLATFORMS.get(word) if isinstance(word, str) else None
@@ -71,7 +71,7 @@ def parse_platform(word: object) -> Platform:
 
 
 def parse_activity(word: object) -> Activity | None:
-    """Parse the activity of a heartbeat; None: it reports none."""
+    """Parse the activity that a heartbeat reports; None: it reports none."""
     if word is None:
         return None
     activity = _ACTIVITIES.get(word) if isinstance(word, str) else None
@@ -81,7 +81,8 @@ def parse_activity(word: object) -> Activity | None:
 
 
 def parse_custom(value: object, now: int) -> Custom | None:
-    """Parse a custom status from `{"text", "emoji", "expires_at"}`; None, from null, clears it."""
+    """Parse a custom status from an object of `text`, `emoji` and `expires_at`. Returns None for null, which clears the
+    custom status."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -98,7 +99,8 @@ def parse_custom(value: object, now: int) -> Custom | None:
 
 
 def _string(value: object, field: str) -> str:
-    """A string field; null counts as absent, so that clients can send back what they received."""
+    """Return a string field of a custom status. Null becomes an empty string, so that clients can send back what they
+    received."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -22,7 +22,8 @@ _DATE_TIME = re.compile(
 
 
 def parse_instant(value: object, field: str) -> int:
-    """Parse into epoch milliseconds; fractions are cut off. Raises `ProtocolError` (`invalid_instant`)."""
+    """Parse a time (epoch milliseconds, or RFC 3339 with a zone) into epoch milliseconds; fractions are cut off.
+    `field`: its name, for the error. Raises `ProtocolError` (`invalid_instant`)."""
     if isinstance(value, bool):
         raise _invalid(field, "a boolean is no instant")
     if isinstance(value, int):
@@ -33,7 +34,8 @@ def parse_instant(value: object, field: str) -> int:
 
 
 def parse_until(value: object, field: str, now: int) -> int | None:
-    """Parse the time at which something ends; None: no end. Also raises `instant_in_past` and `instant_too_far`."""
+    """Parse the time at which something ends, as `parse_instant` does; None: no end. Also raises `ProtocolError` for a
+    time in the past (`instant_in_past`) or more than 366 days ahead (`instant_too_far`)."""
     if value is None:
         return None
     instant = parse_instant(value, field)

@@ -31,7 +31,7 @@ class Rejection(Struct, frozen=True):
 
 
 class Peer:
-    """Pass it every message of one connection, in the order of receipt."""
+    """Protocol state of one connection. It needs every message of the connection, in the order of receipt."""
 
     __slots__ = ("_malformed_at",)
 
@@ -40,7 +40,7 @@ class Peer:
         self._malformed_at: deque[int] | None = None
 
     def receive(self, payload: bytes, now: int) -> Command | Rejection:
-        """Handle a text message."""
+        """Decode a text message. Returns its command, or the rejection to send back."""
         if len(payload) <= COMMON_LENGTH:
             known = COMMON.get(payload)
             if known is not None:
@@ -55,7 +55,7 @@ class Peer:
             return self._reject(error, frame.id, now)
 
     def binary(self, now: int) -> Rejection:
-        """Handle a binary message; its content does not matter."""
+        """Reject a binary message, whatever its content."""
         return self._reject(ProtocolError("binary_frame", "Frames are JSON in text messages."), None, now)
 
     def _reject(self, error: ProtocolError, frame_id: FrameId, now: int) -> Rejection:

@@ -45,7 +45,8 @@ class BadRow:
 
 
 def parse_csv(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
-    """Rows of `kind,a,b[,until]`. Empty lines and a header line are skipped."""
+    """Parse lines of the form `kind,a,b[,until]`, each into a row or a `BadRow`. Empty lines and a header line are
+    skipped."""
     for number, line in _numbered(lines):
         try:
             cells = _cells(_text(line))
@@ -57,7 +58,7 @@ def parse_csv(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
 
 
 def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
-    """Rows of one JSON object per line. Empty lines are skipped."""
+    """Parse lines of one JSON object each into a row or a `BadRow`. Empty lines are skipped."""
     for number, line in _numbered(lines):
         try:
             yield _row(_object(line))
@@ -66,7 +67,8 @@ def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
 
 
 def relations_elsewhere(kind: str, source: str) -> str:
-    """The error message for a row of a kind that does not come from the ledger but from another source."""
+    """Return the error message for a row of a kind that this server does not store, because `source` (the setting
+    `relations`) names another place for it."""
     what = {"follow": "follows", "contact": "contacts", "room": "rooms"}[kind]
     if source == "open":
         return f"Everybody sees everybody here (relations = open); there are no {what} to keep."
@@ -138,7 +140,8 @@ def _id(fields: Mapping[str, object], key: str, code: str) -> str:
 
 
 def _until(value: object) -> int | None:
-    """The end of a contact; a past one means that it has ended. CSV has only text, so digits are milliseconds."""
+    """Parse the end of a contact into epoch milliseconds; None: no end. It may be past: the contact has then ended.
+    Digits in a string are milliseconds, because CSV has only text."""
     if value is None or value == "":
         return None
     if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value):

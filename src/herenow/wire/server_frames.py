@@ -66,7 +66,7 @@ ServerFrame: TypeAlias = (
 
 
 def read_frame(payload: bytes | str) -> ServerFrame | None:
-    """Decode a frame of a server; None if its type is unknown, or if it is not a frame."""
+    """Decode a frame from a server; None if its type is unknown, or if it is not a frame."""
     try:
         return _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -141,7 +141,8 @@ SERVER_TYPES = frozenset(
 
 
 def status_body(user_id: str, view: View, *, stale: bool = False) -> bytes:
-    """Encode a status without its end: equal bodies are equal values. `with_as_of` completes it."""
+    """Encode the status of a user as JSON without its last field `as_of` and the closing brace: the body. Bodies are
+    equal if the statuses are. `with_as_of` completes it."""
     shape = StatusShape(
         user_id,
         _STATUSES[view.status],
@@ -156,17 +157,18 @@ def status_body(user_id: str, view: View, *, stale: bool = False) -> bytes:
 
 
 def with_delivery(body: bytes, delivery: str) -> bytes:
-    """Add the field `delivery` to an open body: changes of this user do not reach the viewer at once."""
+    """Add the field `delivery` to a body from `status_body`. It tells the viewer that changes of this user do not come
+    at once."""
     return b'%b,"delivery":"%b"' % (body, delivery.encode())
 
 
 def with_as_of(body: bytes, as_of: int) -> bytes:
-    """Complete a body: the status as in REST."""
+    """Complete a body from `status_body` with the time `as_of`. The result is the status as REST returns it."""
     return body + closing_as_of(as_of)
 
 
 def closing_as_of(as_of: int) -> bytes:
-    """The end of a body; the same for all statuses of one moment."""
+    """Encode the end of a status, the field `as_of` and the closing brace. It is the same for all statuses of one moment."""
     return b',"as_of":%d}' % as_of
 
 
@@ -175,14 +177,15 @@ def status_frame(body: bytes, as_of: int, id: FrameId = None) -> bytes:
 
 
 def statuses_frame(bodies: Iterable[bytes], as_of: int, id: FrameId = None) -> bytes:
-    """A frame of several statuses of the same moment."""
+    """Encode a frame of several statuses (bodies from `status_body`) of the same moment `as_of`."""
     closing = b',"as_of":%d}' % as_of
     joined = (closing + b",").join(bodies)
     return b'{"type":"presence.statuses","statuses":[%b%b]%b}' % (joined, joined and closing, _id_field(id))
 
 
 def dated_statuses_frame(statuses: Sequence[tuple[bytes, int]], id: FrameId = None) -> bytes:
-    """A frame of several statuses, each with its moment; mostly all the same."""
+    """Encode a frame of several statuses, given as pairs of body (from `status_body`) and `as_of`. Usually all have the
+    same `as_of`."""
     moments = {as_of for _, as_of in statuses}
     if len(moments) == 1:
         return statuses_frame([body for body, _ in statuses], moments.pop(), id)
@@ -190,7 +193,7 @@ def dated_statuses_frame(statuses: Sequence[tuple[bytes, int]], id: FrameId = No
 
 
 def closed_statuses_frame(statuses: Iterable[bytes], id: FrameId = None) -> bytes:
-    """A frame of several statuses, each completed by `with_as_of`."""
+    """Encode a frame of several statuses that `with_as_of` has completed."""
     return b'{"type":"presence.statuses","statuses":[%b]%b}' % (b",".join(statuses), _id_field(id))
 
 
@@ -198,7 +201,8 @@ def closed_statuses_frame(statuses: Iterable[bytes], id: FrameId = None) -> byte
 
 
 def self_body(view: OwnView) -> bytes:
-    """The body of `GET /presence/me` and `presence.self`: complete, because it has no `as_of`."""
+    """Encode the user's own presence, for `GET /presence/me` and the frame `presence.self`. Unlike `status_body` it is
+    complete JSON: it has no `as_of`."""
     return _encode(
         SelfShape(
             _STATUSES[view.status],
@@ -229,7 +233,7 @@ def welcome_frame(
     server_time: int,
     limits: WelcomeLimits,
 ) -> bytes:
-    """Durations in seconds; `server_time` in epoch milliseconds."""
+    """Encode the first frame of a connection. Durations are in seconds, `server_time` is in epoch milliseconds."""
     beat_every, idle_after = _seconds(beat_every), _seconds(idle_after)
     return _encode(WelcomeFrame(user_id, device_id, session_id, beat_every, idle_after, server_time, limits))
 
@@ -239,7 +243,7 @@ def denied_frame(target_user_id: str, reason: str, id: FrameId = None) -> bytes:
 
 
 def denied_list_frame(denied: Iterable[tuple[str, str]], id: FrameId = None) -> bytes:
-    """`denied`: (target, reason) pairs."""
+    """Encode a frame of users that may not be watched. `denied`: (target, reason) pairs."""
     return _encode(DeniedListFrame(tuple(Denied(target, reason) for target, reason in denied), _echo(id)))
 
 
@@ -248,7 +252,7 @@ def unsubscribed_frame(targets: Iterable[str], id: FrameId = None) -> bytes:
 
 
 def typing_frame(user_id: str, *, to: str | None = None, room: str | None = None, expires_in: float) -> bytes:
-    """`user_id` is typing to a user or in a room for so many seconds; 0: has stopped."""
+    """Encode a notice that `user_id` is typing to a user or in a room, valid for `expires_in` seconds; 0: has stopped."""
     return _encode(
         TypingNoticeFrame(user_id, _seconds(expires_in), UNSET if to is None else to, UNSET if room is None else room)
     )
@@ -275,5 +279,5 @@ def _id_field(id: FrameId) -> bytes:
 
 
 def _seconds(duration: float) -> float:
-    """Whole seconds as an integer: 30 and not 30.0."""
+    """Return whole seconds as an integer, so that JSON has 30 and not 30.0."""
     return int(duration) if duration == int(duration) else duration

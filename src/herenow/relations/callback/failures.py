@@ -48,5 +48,5 @@ class Failed(Unavailable):
 
     @property
     def may_be_about_one(self) -> bool:
-        """True if a single key may be the cause, so that a request without it may succeed."""
+        """True if a single key of the request may be the cause of the failure, so that a request without it may succeed."""
         return self.kind in INVALID and not self.away

@@ -35,10 +35,10 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Question(Generic[Key, Fact]):
     most: int
-    """Maximum of keys in one request."""
+    """Maximum number of keys in one request."""
     ask: Callable[[Sequence[Key]], bytes]
     read: Callable[[bytes, Sequence[Key]], dict[Key, Fact]]
-    """Returns a fact for each of the keys. Raises `Failed`."""
+    """Returns the answer for each of the keys, from the body of a response. Raises `Failed`."""
 
 
 class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,7 +123,7 @@ _contacts = msgspec.json.Decoder(ContactsAnswer)
 
 
 def pair(a: str, b: str) -> Edge:
-    """The key of a relation: it has no direction, so the ids are sorted."""
+    """Return the key of the relation between two users. A relation has no direction, so the ids are sorted."""
     return (a, b) if a < b else (b, a)
 
 

@@ -13,7 +13,7 @@ SIGNATURE = "Herenow-Signature"  # header: `v1=` and the HMAC in hexadecimal
 
 
 def signed(secret: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers that sign `body`. `timestamp` is in epoch seconds."""
+    """Return the HTTP headers that sign `body`. `timestamp` is in epoch seconds."""
     return {TIMESTAMP: str(timestamp), SIGNATURE: signature(secret, timestamp, body)}
 
 

@@ -64,7 +64,8 @@ class SignedClient:
         await self._client.aclose()
 
     async def ask(self, body: bytes, deadline: float) -> bytes:
-        """The body of a response with status 200. `deadline` is a time of the event loop. Raises `Failed`."""
+        """Send a signed request, and return the body of the response. `deadline` is a time of the event loop. Raises
+        `Failed`, also for any status other than 200."""
         try:
             async with asyncio.timeout_at(deadline):
                 await self._permits.acquire()
@@ -78,16 +79,17 @@ class SignedClient:
             self._permits.release()
 
     def understood(self) -> None:
-        """Report that a response was valid."""
+        """Report to operators that the application gave a valid response."""
         self._health.answered(_time())
 
     def failed(self, failed: Failed) -> Failed:
-        """Count and log a failure. Returns it for the caller to raise."""
+        """Count and log a failure, and return it for the caller to raise."""
         self._health.failed(failed, _time())
         return failed
 
     async def _post_if_allowed(self, body: bytes, deadline: float) -> bytes:
-        """The circuit breaker is checked here and not before the wait, because it may have opened meanwhile."""
+        """Send a request, unless the circuit breaker is open, and report the outcome to the breaker. It is checked here
+        and not before the wait for a free connection, because it may have opened meanwhile."""
         if not self._circuit.allows(_time()):
             raise self.failed(Failed("resting", "The application failed several times and is left alone."))
         try:

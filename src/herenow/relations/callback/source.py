@@ -29,7 +29,8 @@ class CallbackRelations:
     def __init__(
         self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth, silent: bool = False
     ) -> None:
-        """`silent`: log nothing, for a caller that reports failures itself."""
+        """Ask the application at `url`, with requests signed by `secret`. `now` returns epoch milliseconds. Failures
+        are counted in `health`. `silent`: log nothing, for a caller that reports failures itself."""
         self._client = SignedClient(url, secret, now=now, health=health, silent=silent)
         self._invalid_in_a_row = 0
         self._pairs = self._batcher(BETWEEN)
@@ -56,9 +57,10 @@ class CallbackRelations:
         return (await _ask(self._members, [(room, user)]))[room, user]
 
     async def _answers(self, question: Question[Key, Fact], keys: tuple[Key, ...]) -> Answers[Key, Fact]:
-        """Facts or failures of one batch. A single key may make the application fail, such as an id of unexpected form
-        that any client can send. To get the other keys answered, a batch with an invalid response is split and sent again,
-        up to `SPLITS` times, unless the last responses were all invalid."""
+        """Ask the application for one batch of keys, and return the answer to each, or its failure. A single key may
+        make the application fail, such as an id of unexpected form that any client can send. To get the other keys
+        answered, a batch with an invalid response is split and sent again, up to `SPLITS` times, unless the last
+        responses were all invalid."""
         deadline = asyncio.get_running_loop().time() + DEADLINE
         answers: dict[Key, Fact | Failed] = {}
         parts = [keys]
@@ -96,7 +98,8 @@ class CallbackRelations:
 
 
 async def _ask(batcher: Batcher[Key, Fact], keys: Iterable[Key]) -> dict[Key, Fact]:
-    """The facts that could be had; a failed key is missing. Raises `Failed` when all have failed."""
+    """Ask for these keys, and return the answers; a key that failed is missing. Raises `Failed` if all have failed, or
+    if too many keys are waiting."""
     wanted = dict.fromkeys(keys)
     if batcher.waiting + len(wanted) > MOST_WAITING:
         raise Failed("busy", f"{batcher.waiting} questions wait for the application already.")

@@ -13,8 +13,8 @@ MAX_DEPTH = 64
 
 
 def is_too_deep(payload: bytes) -> bool:
-    """True if arrays and objects are nested deeper than `MAX_DEPTH`; brackets in strings do not count. Exact for JSON; other
-    bytes may give either, and a parser refuses them. Only payloads with more than `MAX_DEPTH` brackets are scanned."""
+    """True if arrays and objects are nested deeper than `MAX_DEPTH`; brackets in strings do not count. Bytes that are not
+    JSON may give either result; a parser refuses them. Only payloads with more than `MAX_DEPTH` brackets are scanned."""
     # 65 levels take 130 bytes.
     if len(payload) <= 2 * MAX_DEPTH or payload.count(b"[") + payload.count(b"{") <= MAX_DEPTH:
         return False
@@ -27,7 +27,7 @@ def is_too_deep(payload: bytes) -> bool:
 
 
 def _brackets(payload: bytes) -> bytes:
-    """The brackets outside of strings, as `[` and `]`."""
+    """Return the brackets of a JSON text that are not in strings, with `{` and `}` replaced by `[` and `]`."""
     unescaped = payload.replace(b"\\\\", b"").replace(b'\\"', b"")  # a quote that is left begins or ends a string
     skeleton = unescaped.translate(_SQUARE, _NOT_STRUCTURE)
     # Two quotes side by side are a string without brackets, or the end of one string and the beginning of the next.

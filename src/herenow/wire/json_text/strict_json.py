@@ -26,13 +26,15 @@ class StrictDecoder(Generic[T]):
         *,
         repeated_keys: bool = False,
     ) -> None:
-        """`misfit(value, reason)` makes the error for JSON of the wrong shape. `repeated_keys`: they are allowed."""
+        """Make a strict decoder from one of msgspec. `misfit(value, reason)` returns the error for JSON of the wrong
+        shape. `repeated_keys`: whether an object may contain a key twice."""
         self._decoder = decoder
         self._misfit = misfit
         self._repeated_keys = repeated_keys
 
     def decode(self, payload: bytes) -> T:
-        """Decode any bytes. Raises `ProtocolError` (`bad_json`, or as `misfit` returns) and nothing else."""
+        """Decode a payload of any bytes. Raises `ProtocolError` (`bad_json`, or the one that `misfit` returns) and
+        nothing else."""
         if is_too_deep(payload):
             raise _too_deep()
         try:
@@ -47,13 +49,14 @@ class StrictDecoder(Generic[T]):
 
 
 def _lowered(error: Exception) -> str:
-    """The error message of msgspec with its first letter in lower case, for the middle of a sentence."""
+    """Return the error message of msgspec with its first letter in lower case, for the middle of a sentence."""
     sentence = str(error)
     return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]  # "JSON is malformed"
 
 
 def _read(payload: bytes) -> object:
-    """Parse a payload of the wrong shape as plain JSON; it may be broken after the wrong field."""
+    """Parse a payload of the wrong shape as plain JSON. Raises `ProtocolError` if it is not JSON: msgspec stopped at
+    the first wrong field, so the bytes after it were not checked yet."""
     try:
         return msgspec.json.decode(payload)
     except (ValueError, RecursionError) as error:
