@@ -46,7 +46,8 @@ class Explain:
         self._viewing = viewing
 
     async def explain(self, viewer: str, target: str) -> Explanation:
-        """Raises `Unavailable` if the facts are unknown: a guess explains nothing."""
+        """Return how the viewer sees the target, why, and the target's true status. Raises `Unavailable` if relation or
+        block between them are unknown: a guess explains nothing."""
         shard = self._people.shard_of(target)
         ends_wait = self._outages.ends_wait(shard)
         if ends_wait:
@@ -70,8 +71,9 @@ class Explain:
     async def users(
         self, viewer: str | None, wanted: Collection[Status], cursor: str | None, limit: int
     ) -> tuple[list[bytes], str | None]:
-        """Statuses of users in the store that have a `wanted` status for the viewer (None: in truth), and the next cursor. A
-        user that stays in the store during a walk is returned at least once."""
+        """Return a page of the users in the store that have one of the `wanted` statuses for this viewer (None: by
+        their true status): their statuses as JSON, and the next cursor (None: the end). A user that stays in the store
+        while all pages are read is returned at least once."""
         shard, place = _parsed(cursor)
         for _ in range(PAGES):
             if shard >= self._engine.shards:

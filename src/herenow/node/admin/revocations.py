@@ -47,18 +47,20 @@ class Revocations:
         self._whole = True
 
     def subscribe(self, listener: Callable[[Void], None]) -> None:
-        """`listener` is called with each row that is new or changed."""
+        """Register a function that is called with each revocation that is new or changed."""
         self._listeners.append(listener)
 
     @property
     def whole(self) -> bool:
-        """False: the change table was unreadable, and the whole table was not read since."""
+        """True if this copy has all revocations of the ledger. False: the ledger's change table was unreadable for
+        long, and the revocations have not all been read again since."""
         return self._whole
 
     # Read
 
     def is_void(self, user: str, issued_at: int | None) -> bool:
-        """A token without issue time counts as issued at 0."""
+        """True if a token of this user that was issued at `issued_at` (ms) is revoked. `issued_at` None: a token
+        without issue time, which counts as 0."""
         void = self._voids.get(user)
         return void is not None and (issued_at or 0) < void.before
 
@@ -66,7 +68,9 @@ class Revocations:
         return self._voids.get(user)
 
     def make_void(self, user: str, before: int, *, erased: int | None = None) -> Void:
-        """A row that lives as long as any token it may concern: one that is accepted now, or was issued at `before`."""
+        """Make a revocation of the user's tokens issued before `before` (ms), without saving it. It is kept as long as
+        any token it may concern: one that is accepted now, or was issued at `before`. `erased`: when the user was
+        deleted (ms); None: not deleted."""
         return Void(user, before, max(before, self._clock.now()) + self._lifetime, erased)
 
     # Update
@@ -87,13 +91,15 @@ class Revocations:
             self._tasks.spawn(self._read(change.a), "void")
 
     def on_trust_change(self, *, trusted: bool) -> None:
-        """The change table was unreadable for long: rows may have been added and removed meanwhile."""
+        """Mark this copy as incomplete, because the ledger's change table was unreadable for long. If it is readable
+        again (`trusted`), read all revocations again."""
         self._whole = False
         if trusted:
             self._tasks.spawn(self._read_again(), "voids")
 
     async def write(self, void: Void) -> None:
-        """Raises `Unavailable` or `UnknownOutcome`: a revocation must be durable."""
+        """Save a revocation in the ledger, then apply it on this node. Raises `Unavailable` or `UnknownOutcome`, since
+        a revocation must be durable."""
         await write_within(self._ledger.void(void), LEDGER_DEADLINE)
         self.learn(void)
 

@@ -76,7 +76,8 @@ class StatsHistory:
         self._took = list(metrics.delivery_seconds.counts)
 
     def look(self) -> None:
-        """Call every `LOOK` seconds: closes the present slot when its time is over."""
+        """End the present slot of two seconds and keep its figures, when its time is over. Call every `LOOK`
+        seconds."""
         number = self._clock.now() // STEP
         if number <= self._number:
             return
@@ -99,7 +100,7 @@ class StatsHistory:
         self._number, self._began, self._had, self._took = number, now, has, took
 
     def since(self, at: int) -> list[Sample]:
-        """Slots that began after `at`, oldest first."""
+        """Return the figures of the slots that began after `at` (ms), oldest first."""
         return [sample for sample in self._samples if sample.at > at]
 
     def _counted(self) -> dict[str, Any]:

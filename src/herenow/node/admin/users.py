@@ -80,8 +80,9 @@ class Users:
         messages.handle(VoidMessage, self.receive)
 
     async def disconnect(self, user: str, device: str | None) -> None:
-        """Connections to this node are closed in any case. Raises `Unavailable` or `UnknownOutcome` if the store is
-        unreachable: connections to other nodes may stay."""
+        """Sign out one device of the user (None: all devices) on all nodes, without grace. Connections to this node are
+        closed in any case. Raises `Unavailable` or `UnknownOutcome` if the store is unreachable: connections to other
+        nodes may stay."""
         self._sessions.drop(user, device)
         await self._messages.send(EndMessage(self._messages.origin, user, device))
         if device is not None:
@@ -90,7 +91,8 @@ class Users:
         await self._records.apply(user, sign_out_all((self._context.authority.epoch,)))
 
     async def revoke(self, user: str, before: int) -> int:
-        """Revoke tokens issued before `before` (ms). Returns the limit in force, which may be later."""
+        """Revoke the user's tokens that were issued before `before` (ms), on all nodes. Returns the limit in force,
+        which is later if an earlier call had a later one."""
         void = self._revocations.make_void(user, before)
         await self._revocations.write(void)
         await self._send_void(void)
@@ -98,7 +100,9 @@ class Users:
         return void.before if known is None else known.before
 
     async def delete(self, user: str) -> None:
-        """Idempotent. Raises `Unavailable` (nothing was done) or `UnknownOutcome` (the store will follow the ledger)."""
+        """Delete all data of the user, close all connections and revoke all tokens; may be repeated. Raises
+        `Unavailable` (nothing was done) or `UnknownOutcome` (the ledger may have deleted the user; then the store
+        follows)."""
         now = self._context.clock.now()
         void = self._revocations.make_void(user, now, erased=now)
         changes = await write_within(self._context.ledger.erase(void), LEDGER_DEADLINE)
@@ -133,11 +137,13 @@ class Users:
         self._context.tasks.spawn(self._until_erased(void.user), "erase")
 
     async def _until_erased(self, user: str) -> None:
-        """Decide until the store has nothing from before the deletion: the node that deletes may have died."""
+        """Compute and commit the user's record, with retries, until the store has nothing from before the deletion.
+        Every node does this, because the node that deletes may have died."""
         await retry(lambda: self._records.wait_decided(user), AGAIN)
 
     def enforce_deletion(self, person: Person) -> list[Edit]:
-        """Called before every decision. If the user was deleted, drop sessions with older tokens and erase older data."""
+        """If the user was deleted, remove the sessions with older tokens, and return an edit that erases older data
+        from the record, if there is any. Called before every decision."""
         erased_at = person.record.presence.erased_at
         void = self._revocations.of(person.user)
         if erased_at is not None and (void is None or (void.erased or 0) < erased_at):  # the record arrived first
@@ -158,7 +164,8 @@ class Users:
 
 
 def _has_older_data(presence: Presence, erased: int) -> bool:
-    """True if the record has data from before the deletion. Version 0 comes from the ledger, which has none."""
+    """True if the record has data from before the user's deletion at `erased` (ms). A presence with version 0 was read
+    from the ledger, which has no such data."""
     if not 0 < presence.version < erased + CLOCK_SKEW or (presence.erased_at or 0) >= erased:
         return False
     return not (droppable(presence) and presence.last_seen is None and presence.idle_after is None)

@@ -45,7 +45,7 @@ class Cluster:
         sessions: Sessions,
         on_epoch: Callable[[str], None],
     ) -> None:
-        """`on_epoch`: called with each new epoch before anything is written under it."""
+        """`on_epoch` is called with each new epoch of this node, before any record is written under it."""
         self._context = context
         self._records = records
         self._sessions = sessions
@@ -72,7 +72,7 @@ class Cluster:
         records.subscribe_store(self)
 
     async def start(self) -> None:
-        """Read the logs from now on, count users, join the recovery of unsettled shards."""
+        """Begin to read the logs, count the users of the store, and join the recovery of shards that lost data."""
         await self.log_reader.start()
         await self.count_users()
         await self.recovery.start()
@@ -96,7 +96,7 @@ class Cluster:
 
     @property
     def unattended_shards(self) -> int:
-        """Shards in which no process expires due users."""
+        """Number of shards in which no process ends reconnect windows, modes and custom statuses."""
         return self.assignment.unattended
 
     @property
@@ -110,22 +110,22 @@ class Cluster:
 
     @property
     def lease_trouble(self) -> str | None:
-        """Error of the last renewal; None: it succeeded."""
+        """Error of the last attempt to renew this node's lease; None: it succeeded."""
         return self.lease.trouble
 
     @property
     def log_trouble(self) -> str | None:
-        """Error of the last read of the logs; None: it succeeded."""
+        """Error of the last read of the shard logs; None: it succeeded."""
         return self.log_reader.trouble
 
     @property
     def log_behind(self) -> int:
-        """Unread entries of all logs at the last check."""
+        """Number of log entries, in all shards, that this node had not read at the last check."""
         return self.log_reader.behind
 
     @property
     def log_heard_ago(self) -> float:
-        """Seconds since all logs last answered."""
+        """Seconds since the logs of all shards last answered."""
         return self.log_reader.heard_ago
 
     def _begin_epoch(self) -> None:
@@ -135,7 +135,8 @@ class Cluster:
         self._context.tasks.spawn(self.log_reader.verify_all(), "verify")
 
     async def _check_store(self) -> None:
-        """Find failures without an error: log entries that do not arrive, and a shard that lost writes."""
+        """Find failures that cause no error: log entries that do not arrive, and shards that lost writes of this
+        node."""
         try:
             await self.log_reader.check()
         except Unavailable as error:
@@ -144,7 +145,8 @@ class Cluster:
         await self._records.verify_recent()
 
     async def _probe_failing(self) -> None:
-        """Find out which shards can be written, or can be written again. Sends nothing while none fails."""
+        """Write an empty batch to each shard that failed, to find out whether it can be written again; to all shards
+        after a failed renewal of the lease. While none fails, nothing is sent."""
         shards = self._context.authority.outages.to_probe(self._context.engine.shards)
         await asyncio.gather(*map(self._records.probe, shards), return_exceptions=True)
 

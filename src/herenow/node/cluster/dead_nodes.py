@@ -36,13 +36,14 @@ class DeadNodeSweep:
         """Epoch → its last known renewal, in case the store loses its lease row."""
 
     def saw(self, leases: Iterable[Lease]) -> None:
-        """Remember the last renewals."""
+        """Remember when each of these leases was renewed, in case the store loses the lease row."""
         for lease in leases:
             self._renewed.put(lease.epoch, lease.renewed_at)
 
     async def retire(self, dead: Mapping[str, int]) -> None:
-        """Delete the fences of dead epochs (→ last renewal), then move their sessions into grace. Raises `Unavailable` if
-        shards did not answer, after the others are done; the next call does only what is left."""
+        """Retire dead nodes (epoch → last renewal of the lease): first delete their fences, so that they cannot commit,
+        then move their sessions into grace. Raises `Unavailable` if shards did not answer, after the others are done;
+        the next call does only what is left."""
         swept = self._swept = {epoch: self._swept.get(epoch, set()) for epoch in dead}
         left = {
             shard: {epoch: at for epoch, at in dead.items() if shard not in swept[epoch]}
@@ -72,8 +73,9 @@ class DeadNodeSweep:
         await self._lose(dead, [user async for user, holders in self._holders(shard) if holders & dead.keys()])
 
     async def orphans(self, shard: int) -> None:
-        """Call after data loss: retires epochs that have sessions in the shard and no live lease. Leases are read after the
-        records, because a node has a lease before it commits. Evidence of life is the last renewal seen here."""
+        """Move the sessions of nodes without a live lease in this shard into grace, and bar their epochs from
+        committing to it. Call after the shard lost data. Leases are read after the records, because a node has a lease
+        before it commits. The sessions count as alive until the last renewal that this node saw."""
         found = [(user, holders) async for user, holders in self._holders(shard)]
         alive = {lease.epoch for lease in await read_within(self._engine.leases()) if not lease.dead}
         orphaned = {epoch: self._renewed.get(epoch, 0) for _, holders in found for epoch in sorted(holders - alive)}
@@ -82,7 +84,8 @@ class DeadNodeSweep:
         await self._lose(orphaned, [user for user, holders in found if holders & orphaned.keys()])
 
     async def own(self, shard: int, epoch: str) -> None:
-        """Call after data loss: decides users that have sessions under our epoch which this node does not hold."""
+        """Move into grace the sessions in this shard's records that are of this node's `epoch`, but not held by the
+        node. Call after the shard lost data, since its records may be old."""
         users = [user async for user, holders in self._holders(shard, epoch) if epoch in holders]
         await self._all(self._records.wait_decided, [user for user in users if not self._holds_all(user, epoch)])
 
@@ -98,7 +101,7 @@ class DeadNodeSweep:
         await self._all(lambda user: self._records.apply(user, edit), users)
 
     async def _all(self, decide: Callable[[str], Awaitable[object]], users: Sequence[str]) -> None:
-        """Decide all users, also if some fail; then raise `Unavailable` if one did."""
+        """Call `decide` with each user, also if some calls fail; then raise `Unavailable` if one did."""
         failed: Unavailable | None = None
         for start in range(0, len(users), TOGETHER):
             part = users[start : start + TOGETHER]
@@ -114,7 +117,8 @@ class DeadNodeSweep:
             raise failed
 
     async def _holders(self, shard: int, epoch: str | None = None) -> AsyncIterator[tuple[str, set[str]]]:
-        """(user, epochs of its live sessions); with `epoch`, only records that may contain it."""
+        """Walk over the shard, and yield each user with live sessions and the epochs of these sessions, without REST
+        sessions. With `epoch`, only records that may contain that epoch are decoded."""
         async for part in pages(self._engine, [shard], epoch):
             for user, presence in part:
                 holders = {s.holder for s in presence.sessions if s.live and s.holder != UNLEASED}

@@ -90,7 +90,7 @@ class LeaseKeeper:
             raise Unavailable("the store did not take this node's lease")
 
     async def keep(self) -> None:
-        """Renew the lease and check those of others. Call every third of a lease."""
+        """Renew this node's lease, and check the leases of the other nodes. Call every third of a lease."""
         if self._authority.left:
             return
         try:
@@ -129,8 +129,8 @@ class LeaseKeeper:
         ]
 
     async def bury(self, epochs: Collection[str]) -> None:
-        """Mark and retire epochs of processes that, as the supervisor knows, have ended. If the store is away, the usual
-        checks find them later."""
+        """Mark the nodes with these epochs as dead and retire them (`DeadNodeSweep.retire`). Their processes have
+        ended, as the supervisor knows. If the store is unreachable, the usual checks find them later."""
         try:
             for lease in await read_within(self._engine.leases()):
                 if lease.epoch in epochs and lease.epoch != self._authority.epoch and not lease.dead:
@@ -141,7 +141,8 @@ class LeaseKeeper:
             self._begin_to_retire()
 
     async def end(self) -> None:
-        """Retire our own epoch and drop the lease. Call last when a node stops, after all commits are acknowledged."""
+        """Retire this node's own epoch in all shards, so that it cannot commit any more, and delete its lease. Call
+        last when a node stops, after all commits are acknowledged."""
         self._authority.left = True  # a refusal from now on is no data loss
         epoch = self._authority.epoch
         for shard in range(self._engine.shards):
@@ -149,7 +150,8 @@ class LeaseKeeper:
         await write_within(self._engine.drop_lease(epoch))
 
     async def _cluster_time(self) -> int:
-        """The time of the live nodes, by their lease rows; the store's time if there are none."""
+        """Return the time that the live nodes follow (epoch ms), taken from their lease rows; the store's time if there
+        are no live nodes."""
         rows = {lease.epoch: lease for lease in await self._living()}
         if not rows:
             return await read_within(self._engine.store_time())
@@ -186,8 +188,9 @@ class LeaseKeeper:
         return granted
 
     def _cannot_be_dead(self, store_time: int) -> bool:
-        """True if the last renewal is less than a lease ago by both clocks: ours may have stopped with the machine, and the
-        store's may differ after a failover."""
+        """True if the last renewal is less than a lease ago, so that no other node can have marked this one dead. Both
+        this node's clock and the store's must show it: ours may have stopped with the machine, the store's may differ
+        after a failover."""
         since = self._clock.monotonic() - self._authority.renewed
         return max(since, abs(store_time - self._granted_at) / 1000) < self._node_lease
 
@@ -208,7 +211,8 @@ class LeaseKeeper:
         await self._renew(begins=True)
 
     async def _leave_behind(self, epoch: str) -> None:
-        """Retire our old epoch in all shards. If our row was lost and not marked dead, no other node does it."""
+        """Retire this node's old epoch in all shards, so that it cannot commit there. No other node does it if the old
+        lease row was lost and not marked dead."""
         for shard in range(self._engine.shards):
             try:
                 await write_within(self._engine.retire(shard, epoch))
@@ -251,8 +255,10 @@ class LeaseKeeper:
             self._mine.discard(lease.epoch)  # another node marked it, or it is alive
 
     def _may_mark(self, still: int, quiet: int, nodes: int, now: float) -> bool:
-        """False, for one more lease, if more than half of the nodes missed a renewal: then the store was probably away.
-        `quiet` includes nodes that missed only one, since nodes that stop together are not all found in the same read."""
+        """Return whether nodes with an unmoved lease counter may be marked dead. False, for one more lease, if more
+        than half of the nodes missed a renewal: then the store was probably away. `still`: number of nodes to be
+        marked; `quiet`: number that missed at least one renewal, since nodes that stop together are not all found in
+        the same read."""
         if not still or quiet * 2 <= nodes:
             self._extra_until = 0.0
             return True
@@ -261,8 +267,8 @@ class LeaseKeeper:
         return now >= self._extra_until
 
     def _take_over(self, dead: list[Lease], now: float) -> None:
-        """Retire dead rows that are still there: those marked by this node, and others after two leases, because the node
-        that marked them may have died."""
+        """Queue dead nodes to be retired (`DeadNodeSweep.retire`), if their lease rows are still there: those marked
+        dead by this node, and others after two leases, because the node that marked them may have died."""
         self._marked = {lease.epoch: self._marked.get(lease.epoch, now) for lease in dead}
         self._mine &= self._marked.keys()
         for lease in dead:
@@ -274,7 +280,8 @@ class LeaseKeeper:
             self._to_retire[lease.epoch] = lease.renewed_at
 
     def _begin_to_retire(self) -> None:
-        """Start one walk for all epochs to retire, unless one is running; it calls this again at its end."""
+        """Start a task that retires all queued dead epochs with one walk over the records, unless one is running; that
+        task calls this again when it ends."""
         if self._to_retire and not self._retiring:
             self._retiring, self._to_retire = self._to_retire, {}
             self._tasks.spawn(self._retired(self._retiring), "retire")

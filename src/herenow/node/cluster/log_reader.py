@@ -5,7 +5,7 @@ the log, so a failover can lose no subscription. A log position is a number and 
 A gap in the numbers, or another tag at the cursor (the store lost writes and went on from an earlier entry), makes the shard
 unverified: its views are stale until this node has asked the fence whether its own writes are there, and has read again what
 it holds and watches. A new epoch of this node has the same effect, because nothing shows any more whether the writes of the
-old one are there. A log whose numbers went back means that the shard lost data.
+old one are there. If the numbers of a log went back, the shard lost data.
 
 If the log shows a record that lacks a session held here, the user is decided before the record is published.
 """
@@ -68,18 +68,19 @@ class LogReader:
 
     @property
     def heard_ago(self) -> float:
-        """Seconds since all logs last answered, also without a new entry; 0 before the first read."""
+        """Seconds since the logs of all shards last answered, with or without a new entry; 0 before the first read."""
         if self._heard_at == float("-inf"):
             return 0.0
         return max(0.0, self._clock.monotonic() - min([self._heard_at, *self._silent_since.values()]))
 
     @property
     def cursors(self) -> Mapping[int, int]:
-        """Shard → position up to which its log was read."""
+        """Shard → position up to which this node has read its log."""
         return self._cursors
 
     async def start(self) -> None:
-        """Begin at the present heads. Raises `Unavailable` unless all logs answer: each needs a position to begin at."""
+        """Set the cursors to the present ends of the logs, where reading begins. Raises `Unavailable` unless all logs
+        answer."""
         heads = await read_within(self._engine.heads())
         if missing := self._engine.shards - len(heads):
             raise Unavailable(f"the logs of {missing} shards do not answer")
@@ -87,7 +88,8 @@ class LogReader:
         self._heard_at = self._clock.monotonic()
 
     async def follow(self) -> None:
-        """Read all logs once. Call in a loop."""
+        """Read the new entries of all logs once and apply them; waits up to `WAIT` seconds for one. Call in a loop.
+        Raises `Unavailable`."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
         try:
             parts = await read_within(self._engine.tail(cursors, WAIT), WAIT + DEADLINE)
@@ -106,8 +108,8 @@ class LogReader:
             self._staleness.clear(back, StaleReason.LOG_SILENT)
 
     def listen(self) -> None:
-        """Mark shards stale whose logs have not answered for `DEAF` seconds. Call a few times a second; time in which this
-        process was suspended does not count."""
+        """Mark shards as stale if their logs have not answered for `DEAF` seconds. Call a few times a second; time in
+        which this process was suspended does not count."""
         now = self._clock.monotonic()
         if now - self._listened_at > STOPPED:
             self._heard_at = now
@@ -124,8 +126,9 @@ class LogReader:
         return {shard for shard, since in self._silent_since.items() if since < then}
 
     async def check(self) -> None:
-        """Compare the heads with the cursors. A log that grew, although `follow` returned nothing of it since the last call,
-        is treated as a gap. Shards that do not answer are compared later."""
+        """Compare the end of each log with this node's cursor, to find entries that `follow` does not return. A log
+        that grew, although `follow` returned nothing of it since the last call, is treated as a gap. Shards that do not
+        answer are compared later."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
         heads = await read_within(self._engine.heads())
         before, self._seen_heads = self._seen_heads, heads
@@ -136,8 +139,9 @@ class LogReader:
                 await self._take(LogPart(shard, (), head, gap=True), cursors[shard], asked)
 
     async def _take(self, part: LogPart, cursor: LogPosition, asked: float) -> None:
-        """Apply a part. `cursor`: the position that was sent with the request at the monotonic time `asked`. The part is
-        compared with it and not with the present position, which may have moved: a head below that is no loss.
+        """Apply entries that were read from a shard's log, and handle a gap. `cursor`: the position that was sent with the
+        request at the monotonic time `asked`. The head of the log is compared with it and not with the present position,
+        which may have moved meanwhile: a head below that is no data loss.
 
             check  asks for heads ── head is 7 ─────────────── answer: 7 ─▶ 7 < 8, and nothing is lost
             follow                       └─ 8 is committed, and read
@@ -159,13 +163,14 @@ class LogReader:
         self._cursors[shard] = part.head
 
     async def verify_all(self) -> None:
-        """Read every shard again, with retries. Call when this node has taken a new epoch."""
+        """Check every shard with `_verify`, with retries. Call when this node has taken a new epoch."""
         self._staleness.mark_stale(self._staleness.shards, StaleReason.UNVERIFIED)
         for shard in self._staleness.shards:
             await retry(partial(self._verify, shard), Backoff(VERIFY_AGAIN))
 
     async def _verify(self, shard: int) -> None:
-        """Check that the shard has our writes, and read its known users again. Its views are stale until this succeeds."""
+        """Check that the shard has this node's commits, and read its known users again. Views of the shard are stale
+        until this succeeds."""
         self._staleness.mark_stale([shard], StaleReason.UNVERIFIED)
         try:
             await self._records.verify(shard)
@@ -191,7 +196,7 @@ class LogReader:
             log.warning("log.unknown_format", shard=shard)
 
     async def read_again(self, shard: int) -> None:
-        """Read the known users of this shard from the store, and publish what differs."""
+        """Read the known users of this shard from the store again, and publish those that differ."""
         self._records.forget_all()
         self._counts.recount(shard)
         people = [person for person in self._people.in_shard(shard) if person.record.known]
@@ -200,7 +205,8 @@ class LogReader:
                 self.on_remote_change(person)
 
     def on_remote_change(self, person: Person) -> None:
-        """Publish a record that another node committed, or decide the user first if it lacks something held here."""
+        """Publish a user's record that another node committed. If the record lacks a session that is held here, it is
+        completed and committed first."""
         self._delivery.mark_changed(person)
         if person.matches_record:
             self._delivery.publish(person)

@@ -30,16 +30,17 @@ class NodeMessages:
         self.origin = token_urlsafe(6)  # id of this process as the sender, to ignore its own messages
 
     def handle(self, kind: type[Message], handler: Callable[[Message], None]) -> None:
-        """Call `handler` with every message of this kind, a struct with a tag. Own messages come back, too."""
+        """Register a handler for all messages of this kind, a struct with a tag. It is also called with messages that
+        this node sent."""
         self._handlers[kind] = handler
         self._decoder = None
 
     async def send(self, message: msgspec.Struct) -> None:
-        """Send to all nodes. Raises `Unavailable` or `UnknownOutcome`."""
+        """Send a message to all nodes, including this one. Raises `Unavailable` or `UnknownOutcome`."""
         await write_within(self._engine.send(msgspec.json.encode(message)))
 
     async def receive(self) -> None:
-        """Wait for messages up to `LISTEN` seconds and call their handlers. Call in a loop."""
+        """Wait up to `LISTEN` seconds for messages, and call the handlers of those that arrived. Call in a loop."""
         try:
             messages = await read_within(self._engine.receive(LISTEN), LISTEN + DEADLINE)
         except Unavailable:

@@ -1,4 +1,4 @@
-"""Decides due users.
+"""Decides and commits the next records of due users: those with a wake-up time that has passed.
 
 A due user stays due until its record is committed: a reaper that dies loses nothing, and of two reapers one gets a
 conflict. `reaper_assignment` says how long to leave a shard to others. The reaper sleeps until the next known wake-up, at
@@ -42,8 +42,8 @@ class Reaper:
             await self._sleep(await self.look())
 
     async def look(self) -> float:
-        """Read the due users of all shards once, and decide them in a task per shard. Returns the seconds until the next
-        read."""
+        """Read the due users of all shards once (those with a wake-up time that has passed), and start a task per shard
+        that decides and commits their next records. Returns the seconds until the next read."""
         rest = self._poll
         try:
             for delay, shards in self._assignment.delays():
@@ -55,7 +55,7 @@ class Reaper:
         return rest
 
     async def _look_at(self, shards: list[int], delay: int) -> float:
-        """Decide users that have been due for `delay` ms; returns as `look`."""
+        """As `look`, for these shards and for users that have been due for at least `delay` ms."""
         now, asked = self._until(delay), self._context.clock.monotonic()
         found = await read_within(self._context.engine.due(shards, now, self._batch))
         for shard, due in found.items():
@@ -70,7 +70,8 @@ class Reaper:
         return max(SHORTEST, (min(coming) - now) / 1000) if coming else self._poll
 
     async def _reap(self, shard: int, due: Due, delay: int) -> None:
-        """Decide the due users of a shard, batch by batch, until none is left."""
+        """Decide and commit the next records of the due users of a shard, batch by batch, until no user is due. `due`:
+        the first batch."""
         before: tuple[str, ...] = ()
         in_vain = 0
         try:
@@ -91,11 +92,13 @@ class Reaper:
             self._reaping.discard(shard)
 
     def _until(self, delay: int) -> int:
-        """Wake-ups up to this time count; 0 for `NEVER`, at which no user is due."""
+        """Return the time (ms) up to which wake-ups count as due: `delay` ms ago; 0 for `NEVER`, so that no user is
+        due."""
         return 0 if delay == NEVER else self._context.clock.now() - delay
 
     async def _decide_all(self, due: Due, *, afresh: bool) -> bool:
-        """`afresh`: read the records again, because they are still due after a decision from the known ones."""
+        """Decide and commit the next records of these due users; returns True if all succeeded. `afresh`: read the
+        records again first, because the users are still due after a decision from the known records."""
         decided = await self._records.decide_all(due.users, afresh=afresh)
         now = self._context.clock.now()
         for wake in due.wakes:

@@ -1,11 +1,11 @@
-"""Divides the shards among reapers: for each shard, how long this node leaves due users to others.
+"""Divides the shards among reapers: computes for each shard how long this node leaves due users to other reapers.
 
 Each reaper announces itself every third of a lease, and is forgotten after a lease without a message. The reapers of a shard
 have an order that each can compute: dedicated reapers first, then by rendezvous hashing, so that a reaper that comes or goes
 moves only its own share. The first decides due users at once, the second those that are still due `LATE` later, the others
 after twice that. So the work of a dead or slow reaper is done within a second.
 
-This only saves double work. Messages may be lost and two nodes may both be first: two reapers yield one change (P4).
+This only saves double work. If messages are lost, two nodes may both be first: two reapers still cause one change (P4).
 """
 
 from __future__ import annotations
@@ -60,22 +60,24 @@ class ReaperAssignment:
     # Other reapers
 
     async def tell(self) -> None:
-        """Announce this reaper while it holds its lease. Call every third of a lease."""
+        """Announce to the other nodes which shards this node reaps, if it holds its lease. Call every third of a
+        lease."""
         if self._mine and self._context.authority.holds_lease:
             await self._send(self._mine)
 
     async def leave(self) -> None:
-        """Announce that this node reaps no shards any more."""
+        """Announce to the other nodes that this node reaps no shards any more."""
         if self._mine:
             await self._send(())
 
     def receive(self, message: ReapsMessage) -> None:
-        """Handle an announcement; a new reaper gets ours at once."""
+        """Handle the announcement of another reaper. If that reaper is new, this node announces itself at once."""
         if self._learn(message):
             self._context.tasks.spawn(self.tell(), "shares")
 
     def _learn(self, message: ReapsMessage) -> bool:
-        """Returns True if the sender is new."""
+        """Store the announcement of another reaper, or forget the reaper if it stops. Returns True if the reaper is
+        new."""
         origin = message.origin
         if origin == self._origin:
             return False
@@ -93,7 +95,8 @@ class ReaperAssignment:
     # Order
 
     def delays(self) -> Iterable[tuple[int, tuple[int, ...]]]:
-        """(delay, shards): milliseconds for which due users of these shards are left to others; `NEVER`: not ours."""
+        """Return pairs of a delay and shards: for how many milliseconds this node leaves due users of these shards to
+        other reapers. `NEVER`: this node does not reap these shards."""
         now = self._context.clock.monotonic()
         oldest = now - self._context.settings.node_lease
         self._forget([origin for origin, received_at in self._received_at.items() if received_at < oldest])
@@ -101,13 +104,14 @@ class ReaperAssignment:
             self._delays = dict(self._grouped())
             attended = self._mine.union(*(other.shards for other in self._others.values()))
             self._unattended = self._all - len(attended)
-        if not self._unattended or not self._context.authority.holds_lease:  # without the store nobody is heard
+        if not self._unattended or not self._context.authority.holds_lease:  # without the store no announcement arrives
             self._attended_at = now
         return self._delays.items()
 
     @property
     def unattended(self) -> int:
-        """Shards that no process has reaped for half a lease. Reapers report themselves every third of one."""
+        """Number of shards that no process reaps; 0 until some shard had no reaper for half a lease, since reapers
+        announce themselves every third of a lease only."""
         patience = self._context.settings.node_lease / 2
         return self._unattended if self._context.clock.monotonic() - self._attended_at >= patience else 0
 

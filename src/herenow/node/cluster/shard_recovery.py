@@ -1,9 +1,10 @@
 """Recovers a shard that lost data: it was emptied, or rolled back by a failover.
 
-Sockets are the truth; the store can be rebuilt. While a shard is unsettled, a missing record means nothing: views are stale,
-nothing is decided, and every node offers the records it knows. After `SETTLE`, or a little after the last offer, the shard
-is settled: decisions resume, held sessions are committed again, known users are read again. An offered record may be out of
-date, so the shard is walked: at once for sessions of ours that we do not hold, a lease later for those of dead nodes.
+Sockets are the truth; the store can be rebuilt. While a shard is unsettled (in recovery), a missing record means nothing:
+views are stale, no record is committed, and every node gives back (offers) the records it knows. After `SETTLE`, or a
+little after the last offer, the shard is settled (recovered): decisions resume, held sessions are committed again, known
+users are read again. An offered record may be out of date, so a walk over the shard follows: at once for sessions under this
+node's epoch that it does not hold, a lease later for those of dead nodes.
 
 Offers have no log entry, so all must be made before the shard is settled. A node that is too late (it was cut off or
 suspended) finds the shard settled after its offers, and unsettles it again.
@@ -54,7 +55,8 @@ class ShardRecovery:
         self._recovered_at: dict[int, float] = {}  # shard → monotonic time at which it was last settled after data loss
 
     async def start(self) -> None:
-        """Join the recovery of unsettled shards: the store is new, or other nodes are recovering it. No loss is reported."""
+        """Join the recovery of all shards that are in recovery when this node starts: the store is new, or other nodes
+        are recovering it. No data loss is reported."""
         found = await read_within(self._context.engine.due(range(self._context.engine.shards), 0, 1))
         unsettled = [shard for shard, due in found.items() if not due.settled]
         if unsettled:
@@ -63,7 +65,8 @@ class ShardRecovery:
             self._close(shard, news=False)
 
     def report_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        """See `StoreEvents.on_loss`. Ignored if `asked` is before the end of the last recovery: it is the same loss."""
+        """Begin the recovery of a shard that lost data, unless it has begun. A report with `asked` before the end of
+        the last recovery is ignored: it is the same loss. `row` and `asked` are those of `StoreEvents.on_loss`."""
         if shard in self._context.authority.closed_shards:
             return
         if asked is not None and asked < self._recovered_at.get(shard, float("-inf")):
@@ -116,7 +119,8 @@ class ShardRecovery:
         return await write_within(self._context.engine.settle(shard, self._context.clock.now(), SETTLE))
 
     async def _offer(self, shard: int) -> None:
-        """Offer all known records, then put our fence row back, which shows later that the shard has them."""
+        """Give all records that this node knows back to the shard. Then write this node's fence row (the number of its
+        last batch) again, which shows later that the shard still has them."""
         offers = [self._offered(person) for person in self._context.people.to_offer(shard)]
         for start in range(0, len(offers), PART):
             since = self._context.clock.now() - SETTLE + STILL_OFFERING
@@ -136,8 +140,8 @@ class ShardRecovery:
 
 
 async def _until_done(work: Callable[[], Awaitable[None]], longest: float = RETRY) -> None:
-    """Retry `work` after every exception, since only this task can reopen the shard. `longest`: longest pause in seconds,
-    so that a walk over a shard is not repeated twice a second."""
+    """Call `work` again after every exception until it succeeds, since only this task can reopen the shard. `longest`:
+    longest pause in seconds, so that a walk over a shard is not repeated twice a second."""
     backoff = Backoff(RETRY, longest)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Which shards are stale, and why.
+"""Keeps which shards are stale, and for which reasons.
 
 A shard is stale if it lost data (`shard_recovery`), if its log was missed or does not answer (`log_reader`), or if this node
 may not decide (`lease`). Each of them sets and clears its own reason; viewers are informed when the first reason is set and

@@ -39,7 +39,8 @@ class UserCounts:
         self._walks: dict[int, _Walk] = {}
 
     def count(self, shard: int, entry: Entry) -> None:
-        """Apply a log entry: its note has the status before and after."""
+        """Update the counts of the shard by a log entry, which has the public status before and after
+        (`Entry.note`)."""
         before, after = entry.note[0] >> 4, entry.note[0] & 15
         walk = self._walks.get(shard)
         if walk is not None:
@@ -48,12 +49,13 @@ class UserCounts:
             self._add(shard, {before: -1, after: 1})
 
     def recount(self, shard: int) -> None:
-        """Count the shard again at the next `keep`, because log entries were missed."""
+        """Request that the shard is counted again at the next `keep`, because log entries were missed."""
         self._walks.pop(shard, None)
         self._wanted[shard] = None
 
     async def keep(self, cursors: Mapping[int, int]) -> None:
-        """Call once a second: counts shards that need it and answer. `cursors`: shard → last log entry that was read."""
+        """Count the shards that are not counted yet or must be counted again, if they answer. Call once a second.
+        `cursors`: shard → last log entry that was read. Raises `Unavailable`."""
         failed: Unavailable | None = None
         try:
             while (shard := self._next()) is not None:
@@ -69,7 +71,8 @@ class UserCounts:
         return next((shard for shard in self._wanted if shard not in unresponsive), None)
 
     async def _conclude_all(self, cursors: Mapping[int, int]) -> None:
-        """Finish walks when the log has been read up to their head."""
+        """Finish the count of each shard when its log has been read far enough: up to the entry that was the newest at
+        the end of the walk over its records."""
         if any(walk.head is None for walk in self._walks.values()):
             heads = await read_within(self._engine.heads())
             for shard, walk in self._walks.items():
@@ -79,7 +82,7 @@ class UserCounts:
                 self._conclude(shard, walk)
 
     async def _walk(self, shard: int) -> None:
-        """Count one shard. `recount` during the walk discards the result."""
+        """Count the users of one shard by a walk over its records. A `recount` during the walk discards the result."""
         del self._wanted[shard]
         walk = self._walks[shard] = _Walk()
         try:

@@ -97,14 +97,16 @@ class Records:
         self._events.on_loss(shard, row, asked)
 
     def learn(self, person: Person, record: bytes) -> bool:
-        """Adopt a record from the log if it is newer; returns whether it was. Raises `UnknownFormat`."""
+        """Adopt a record from the log as the user's known record if its version is newer; returns True if it was
+        adopted. Raises `UnknownFormat`."""
         learned = person.record.learn(record)
         if learned and person.held:
             self.markers.check(person.user)
         return learned
 
     async def refresh(self, people: Sequence[Person]) -> list[Person]:
-        """`Reader.refresh`, for callers outside of a decision."""
+        """Read the records of these known users from the store again; returns the users with a changed presence. Use it
+        outside of a decision: it also has the run markers of these users checked (`RunMarkers.check`)."""
         changed = await self.reader.refresh(people)
         for person in changed:
             if person.held:
@@ -112,18 +114,21 @@ class Records:
         return changed
 
     def note_end(self, session: LocalSession) -> None:
-        """Call when a session of this node is lost: its last seen is saved even if the store does not take it."""
+        """Make sure that the last seen of a lost session gets into the ledger, even if the store does not accept the
+        loss. Call when a session of this node is lost."""
         self.uncommitted_ends.note(session)
         self.markers.check(session.person.user)
 
     def forget_lost_before(self, person: Person, erased: int) -> None:
-        """Call when the user was deleted at `erased`: older values that the store lost are not to be written again."""
+        """Discard values of the user that the store lost, if they are older than the user's deletion at `erased` (ms).
+        Otherwise they would be written to the store again."""
         lost = person.record.store_lacks
         if lost is not None:
             person.record.store_lacks = kept_after_deletion(lost, erased)
 
     async def confirm_guesses(self) -> None:
-        """Read the users that were loaded from the ledger while the store was away; publish those that it answers for."""
+        """Read from the store the users that were loaded from the ledger while the store was unreachable, and publish
+        those with a confirmed presence."""
         for person in await self.reader.confirm_guesses():
             if person.matches_record:  # otherwise the decision publishes it
                 self._delivery.publish(person)
@@ -138,24 +143,26 @@ class Records:
 
     @property
     def save_trouble(self) -> str | None:
-        """Error of a shard when unsaved flags were read or cleared; None: no error."""
+        """An error of the store from reading or clearing the flags of records that the ledger does not have yet; None:
+        no error."""
         return self.ledger_writer.trouble
 
     @property
     def waiting(self) -> int:
-        """Number of users that wait to be decided."""
+        """Number of users with a decision that could not be made or committed, and is retried."""
         return self.decider.waiting
 
     def unwritable(self, user: str) -> bool:
-        """True while writes of this user's record fail: heartbeats are kept in memory."""
+        """True while the shard with this user's record cannot be written. Heartbeats are then kept in memory only."""
         return self._context.people.shard_of(user) in self._context.authority.outages.failing
 
     @property
     def ends_waiting(self) -> int:
-        """Users who are shown offline only when ends no longer wait."""
+        """Number of users that are not shown offline yet, because another node may hold a session of theirs that it
+        could not commit (`node/outages`)."""
         return self.decider.ends_waiting
 
     @property
     def trouble(self) -> str | None:
-        """The store's error because of which decisions wait; None: no decision waits."""
+        """The store's error that makes decisions about users wait; None: no decision waits because of an error."""
         return self.decider.trouble

@@ -1,5 +1,5 @@
-"""Decides the users of one shard that became dirty in the same event loop iteration, with one task and one commit. A user
-that needs more than one plain commit continues in a task of its own."""
+"""Computes and commits the next records of all users of one shard for which a decision was requested in the same event loop
+iteration, with one task and one commit. A user that needs more than one plain commit continues in a task of its own."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from herenow.ports import Conflict
 
 log = structlog.get_logger(__name__)
 
-LostRace = tuple[Decision, Conflict]  # a decision and the conflict of its commit
+LostRace = tuple[Decision, Conflict]  # a decision, and the conflict that its commit met
 
 
 class SingleDecider(Protocol):
-    """Decides one user at a time; implemented by `Decider`."""
+    """Decides and commits the record of one user at a time; implemented by `Decider`."""
 
     async def decide_one(self, person: Person, lost: LostRace | None = None) -> bool: ...
     def spawn_single(self, person: Person, lost: LostRace | None = None) -> asyncio.Task[bool]: ...
@@ -43,14 +43,16 @@ class BatchDecider:
         self._authority = authority
 
     async def decide_all(self, shard: int, people: list[Person]) -> bool:
-        """Decide these users and wait for their own tasks, too. True: all are decided."""
+        """Decide and commit the next records of these users of one shard, and wait also for users that need a task of
+        their own. Returns True if all succeeded."""
         done, alone = await self.decide(shard, people)
         for task in alone:
             done = await task and done
         return done
 
     async def decide(self, shard: int, people: list[Person]) -> tuple[bool, list[asyncio.Task[bool]]]:
-        """Decide these users with one commit. Returns whether that worked, and the tasks of users that continue alone."""
+        """Compute the next records of these users of one shard, and write them with one commit. Returns False if that
+        failed or must wait, and the running tasks of users that have to be decided one by one."""
         unfinished = dict.fromkeys(people)
         alone: list[asyncio.Task[bool]] = []
         try:
@@ -79,7 +81,8 @@ class BatchDecider:
                 self._single.finish(person)
 
     def _try_batch(self, person: Person) -> Decision | None:
-        """A decision, prepared for commit if it changes the record. None: this user must be decided alone."""
+        """Compute the user's next record without I/O, and prepare the write if the record changes. Returns None if this
+        user must be decided alone, for example because the record is not known yet."""
         if not person.record.known or person.record.guessed:
             return None
         try:
@@ -117,7 +120,8 @@ class BatchDecider:
         return True
 
     def _finish_batch(self, decision: Decision) -> list[asyncio.Task[bool]]:
-        """Apply a decision that is committed or changes nothing. Returns a task if the user must be decided again."""
+        """Publish a decision that is committed or changes nothing, and report it to sessions and callers. Returns a
+        task if the user must be decided again, otherwise an empty list."""
         person = decision.person
         try:
             if decision.changes_record:

@@ -36,7 +36,8 @@ class ColdCache:
         must not cause queries."""
 
     def forget(self, user: str) -> None:
-        """Call when the user's record changed."""
+        """Remove the user from the cache. Call when the user's record changed; the result of a running query is not
+        cached."""
         self._cold.pop(user)
         self._asking.pop(user, None)
 
@@ -45,7 +46,8 @@ class ColdCache:
         self._asking.clear()
 
     def padding(self, users: Iterable[str]) -> list[str]:
-        """The users that must be queried as padding now; they are not returned again for `KEEP` ms."""
+        """Return those of `users` that must be queried in the ledger now although the result is not needed, so that
+        hidden users take as long as offline ones. A returned user is not returned again for `KEEP` ms."""
         now = self._context.clock.now()
         due = [user for user in users if self._padded.get(user, now) is None]
         for user in due:
@@ -55,8 +57,9 @@ class ColdCache:
     async def get(
         self, users: Sequence[str], padding: Sequence[str] = (), *, sure: bool = False
     ) -> dict[str, Presence]:
-        """Presences of these users; queries `padding`, too. While the ledger is unreachable it returns only cached users, or
-        raises `Unavailable` if `sure`."""
+        """Return the presences of these users from the cache or the ledger. The users in `padding` are queried too, so
+        that they take as long as the others, and are not returned. While the ledger is unreachable, only cached users
+        are returned, or `Unavailable` is raised if `sure`."""
         now = self._context.clock.now()
         known: dict[str, Presence] = {}
         missing: list[str] = []

@@ -52,14 +52,15 @@ class Decider:
         self._dirty: dict[int, list[Person]] = {}  # shard → users that the next batch of the shard decides
         self._waiting: dict[Person, None] = {}
         self._ending: dict[Person, None] = {}
-        """Users whose decision waits because ends wait in their shard."""
+        """Users with a decision that would show them offline, while such decisions wait in their shard."""
         self._timer: asyncio.TimerHandle | None = None
         self._timeout = SharedTimeout(WAIT)
         self._authority.outages.subscribe(self.answer_waiting)
         self._trouble = ""
 
     def mark_dirty(self, person: Person) -> None:
-        """Request a decision, because the user's record may have to change. Cheap; call as often as needed."""
+        """Request a decision about the user's next record, because it may have to change. Cheap; call as often as
+        needed."""
         record = person.record
         record.dirty = True
         if not record.deciding:
@@ -72,8 +73,9 @@ class Decider:
                 batch.append(person)
 
     def resume(self, person: Person) -> None:
-        """Call when the shard has recovered from data loss and the record was read again. If the record has all sessions
-        and no edit is pending, the sessions count as committed; otherwise the user is decided."""
+        """Check this user after the shard has recovered from data loss and the record was read again. If the record has
+        all sessions that this node holds and no edit is pending, mark the sessions as committed; otherwise request a
+        decision."""
         epoch = self._authority.epoch
         as_before = person.matches_record and all(
             session.lost_at is None and session.asserted_by == (UNLEASED if session.unleased else epoch)
@@ -86,9 +88,9 @@ class Decider:
                 session.asserted = person.record.presence.version
 
     async def apply(self, user: str, edit: Edit) -> Presence:
-        """Apply an edit and wait for its commit. After `WAIT` seconds, or while the store is unreachable, the edit is
-        withdrawn, because much later it could undo a newer one: raises `Unavailable` (never applied) or `UnknownOutcome`
-        (read before you repeat it)."""
+        """Apply an edit to the user's record, wait for the commit and return the new presence. After `WAIT` seconds, or
+        while the store is unreachable, the edit is withdrawn, because much later it could undo a newer one. Raises
+        `Unavailable` (it was not applied) or `UnknownOutcome` (it may have been; read before you repeat it)."""
         person = self._people.get(user)
         if person.shard in self._authority.outages.failing:
             self._people.release(person)
@@ -106,7 +108,8 @@ class Decider:
                 raise _unfinished(pending) from None
 
     def answer_waiting(self, shards: Collection[int]) -> None:
-        """Call when an outage of the shards begins: callers that wait for a commit there get an error at once."""
+        """Make all callers that wait for a commit to these shards raise an error at once. Call when an outage of the
+        shards begins."""
         for person in self._people:
             if person.record.pending_edits and person.shard in shards:
                 edits, person.record.pending_edits = person.record.pending_edits, ()
@@ -117,7 +120,8 @@ class Decider:
 
     @asynccontextmanager
     async def preloaded(self, users: Iterable[str]) -> AsyncIterator[None]:
-        """A context for many decisions: reads the unknown users with one call, and keeps all of them until it ends."""
+        """Context manager for many decisions: reads the records that are not known yet with one call, and keeps all
+        these users in memory until the context ends."""
         people = [self._people.get(user) for user in users]
         with self._people.keeping(*people):
             failing = self._authority.outages.failing
@@ -127,14 +131,17 @@ class Decider:
             yield
 
     async def wait_decided(self, user: str, *, afresh: bool = False) -> Presence:
-        """Decide the user and wait for the commit; raises as `apply`. `afresh`: read the record again first."""
+        """Compute the user's next record, commit it if it differs, and return the presence; raises as `apply`.
+        `afresh`: read a known record from the store again first."""
         person = self._people.find(user) if afresh else None
         if person is not None and person.record.known and person.shard not in self._authority.outages.failing:
             await self._reader.refresh([person])
         return await self.apply(user, NO_EDIT)
 
     async def decide_all(self, users: Iterable[str], *, afresh: bool = False) -> bool:
-        """As `wait_decided` for many users, in batches. False: some are not decided within `WAIT`, and are retried."""
+        """Compute and commit the next records of many users, in batches. Returns False if some failed or took longer
+        than `WAIT` seconds; those that wait for the store are retried. `afresh`: read known records from the store
+        again first."""
         people = [self._people.get(user) for user in dict.fromkeys(users)]
         with self._people.keeping(*people):
             if afresh:
@@ -184,8 +191,8 @@ class Decider:
                 self.mark_dirty(person)
 
     def assert_held(self, shard: int) -> None:
-        """Call when an outage of the shard is over: commit sessions that it lacks and heartbeats that it missed, before the
-        other nodes decide ends."""
+        """Commit the sessions and heartbeats of this node that the shard's records lack. Call when an outage of the
+        shard is over, before other nodes may show these users offline."""
         for person in self._people.in_shard(shard):
             if person.held and not (person.matches_record and person.heartbeats_in_record):
                 self.mark_dirty(person)
@@ -220,7 +227,9 @@ class Decider:
         return self._tasks.spawn(self.decide_one(person, lost), "decide")
 
     async def decide_one(self, person: Person, lost: LostRace | None = None) -> bool:
-        """Decide until the user is not dirty any more; False: waits or failed. `lost`: a conflict to adopt first."""
+        """Compute and commit the user's next record, again and again until no change is requested any more. Returns
+        False if that failed or must wait. `lost`: a decision and the conflict that its commit met; the other record is
+        adopted first."""
         try:
             if lost is not None:
                 await self._steps.adopt_conflict(*lost)
@@ -251,13 +260,14 @@ class Decider:
             elif answers_caller(decision.outcome, decision.edits) and await steps.is_behind(person):
                 continue
             if decision.outcome.signed_out:
-                await self._writer.verify(person.shard)  # raises if the shard lost the sessions instead
+                await self._writer.verify(person.shard)  # raises if they are missing because the shard lost data
             steps.conclude(decision)
             if not decision.outcome.more:
                 return
 
     async def _commit(self, decision: Decision) -> bool:
-        """Returns False if another node committed first; its record is adopted then."""
+        """Commit a decision. Returns False if another node committed first; then its record is adopted, and the caller
+        must decide again."""
         person = decision.person
         self._steps.prepare(decision)
         try:
@@ -271,14 +281,15 @@ class Decider:
         return True
 
     def finish(self, person: Person) -> None:
-        """Call when a task ends its work on this user; starts another one if the user is dirty again."""
+        """End a task's work on this user, and start another task if a decision was requested meanwhile."""
         person.record.deciding = False
         if person.record.dirty and person not in self._waiting and person not in self._ending:
             self.mark_dirty(person)
         self._people.release(person)
 
     async def handle_failure(self, people: list[Person], error: Exception) -> None:
-        """Read the users again, retry later, or fail their pending edits, depending on the error."""
+        """Handle an error of a decision about these users: read their records again, retry later, or fail their pending
+        edits, depending on the error."""
         match error:
             case UnknownOutcome():
                 await self._read_again(people)
@@ -300,7 +311,7 @@ class Decider:
                     self._steps.give_up(person, error)
 
     async def _read_again(self, people: list[Person]) -> None:
-        """Read the users after a commit without an answer; they stay dirty and are decided again."""
+        """Read the records of these users, because a commit got no answer; afterwards they are decided again."""
         for person in people:
             person.record.dirty = True
             for pending in person.record.pending_edits:
@@ -319,7 +330,8 @@ class Decider:
         self._retry_soon()
 
     def _wait_to_end(self, person: Person) -> None:
-        """Decide this user when ends no longer wait in the shard, or when there is news of the user."""
+        """Postpone a decision that would show this user offline, until that is allowed again in the shard or another
+        change of the user is requested."""
         person.record.dirty = True
         self._ending[person] = None
         self._retry_soon()
@@ -330,7 +342,8 @@ class Decider:
 
 
 def _unfinished(pending: PendingEdit) -> HerenowError:
-    """The error for a caller whose edit is withdrawn."""
+    """Return the error for a caller after its edit was withdrawn: `UnknownOutcome` if a commit may have applied it,
+    otherwise `Unavailable`."""
     if pending.outcome_unknown or (pending.in_flight and pending.edit is not NO_EDIT):
         return UnknownOutcome("The store did not answer; it may have been done.")
     return Unavailable("The store is out of reach.")

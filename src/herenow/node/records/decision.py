@@ -34,12 +34,14 @@ class Decision:
 
 
 def NO_EDIT(presence: Presence, now: int, timings: Timings) -> Presence:  # noqa: N802 - a constant
-    """The edit that changes nothing: to wait for it is to wait for all earlier requests."""
+    """Return the presence unchanged. A caller that waits for this edit waits for all changes that were requested before
+    it."""
     return presence
 
 
 def restored(person: Person) -> list[Edit]:
-    """Edits that write the values in `store_lacks` again: last seen, and the choices unless the record has newer ones."""
+    """Return the edits that write again what the store has lost (`store_lacks`): last seen, and mode and custom status
+    unless the record has newer ones."""
     lost = person.record.store_lacks
     if lost is None:
         return []
@@ -56,7 +58,8 @@ def restored(person: Person) -> list[Edit]:
 
 
 def kept_after_deletion(lost: Presence, erased: int) -> Presence | None:
-    """The values that were set later than a deletion by more than `CLOCK_SKEW`; None if there are none."""
+    """Return those values of `lost`, which the store has lost, that were set at least `CLOCK_SKEW` after the user's
+    deletion at `erased` (ms); None if there are none."""
     chosen = lost if lost.chosen >= erased + CLOCK_SKEW else _EMPTY
     seen = lost.last_seen if (lost.last_seen or 0) >= erased + CLOCK_SKEW else None
     return newest_missing(_EMPTY, replace(chosen, last_seen=seen))
@@ -66,13 +69,15 @@ _EMPTY = Presence()
 
 
 def answers_caller(outcome: Outcome, edits: Iterable[PendingEdit]) -> bool:
-    """True if a caller gets the answer "nothing had to change". It may be based on an old record: read the store first."""
+    """For a decision that does not change the record: True if a caller waits for its result, because there is an edit
+    or a session was refused. The known record may be old, so read the store before you answer."""
     return bool(outcome.refused) or any(pending.edit is not NO_EDIT for pending in edits)
 
 
 def differ_in_stamps_only(before: Presence, after: Presence) -> bool:
-    """True if only `seen_at` and `active_at` of sessions differ. Such a change need not be in the log: with older stamps
-    other nodes act too early, never too late. Every other change must be, because they decide from the record they know."""
+    """True if two presences differ only in the times `seen_at` and `active_at` of sessions. Such a change needs no log
+    entry: nodes that know older times act too early, never too late. Every other change needs one, because other nodes
+    decide from the record they know."""
     if len(before.sessions) != len(after.sessions):
         return False
     for old, new in zip(before.sessions, after.sessions, strict=True):
@@ -82,5 +87,6 @@ def differ_in_stamps_only(before: Presence, after: Presence) -> bool:
 
 
 def log_note(before: Presence, after: Presence) -> bytes:
-    """The byte beside the record in the log: public status before and after, used to count users."""
+    """Encode the public status before and after a change in one byte, which is stored beside the record in the log. It
+    is used to count users by status."""
     return bytes((status_in_public(before) << 4 | status_in_public(after),))

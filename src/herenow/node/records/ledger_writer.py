@@ -1,10 +1,10 @@
-"""Saves what must outlive the store (last seen, modes, custom statuses) to the ledger, after the commit.
+"""Saves last seen, modes and custom statuses, which must outlive the store, to the ledger after the commit.
 
 A commit with values that the ledger lacks sets the unsaved flag in the store, which is cleared after the ledger has saved
 them. So a node may die at any time: another one finds the flagged records, and those for which the backlog had no room.
 
-Two more things are written with it (`last_seen`): the last seen of sessions whose end the store did not take, and markers of
-users who are visible now, for the case that the store is lost with its nodes.
+Each flush also writes (`last_seen`) the last seen of sessions with an end that the store did not take, and the run markers
+of users that are visible now, in case the store is lost together with its nodes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from herenow.node.records.last_seen import RunMarkers, UncommittedEnds
 from herenow.node.records.paging import pages
 from herenow.ports import Choice
 
-BACKLOG = 200_000  # rows kept in memory while the ledger is away: about 100 MB
-PART = 2_000  # rows per statement batch
+BACKLOG = 200_000  # records kept in memory while the ledger is unreachable: about 100 MB
+PART = 2_000  # records per statement batch
 
 KEEP = 60.0
 """Seconds after a gap in a shard's log in which no record is dropped from it: longer than any offer can be in flight."""
@@ -74,15 +74,16 @@ class LedgerWriter:
         return next(iter(self._refusals.values()), None)
 
     def note(self, user: str, shard: int, before: Presence, after: Presence, record: bytes, *, unsaved: bool) -> None:
-        """Queue a record that this node committed, if `unsaved`, and the check of its run marker."""
+        """Queue a committed record to be saved in the ledger, if `unsaved`. If the sessions or the visibility of the
+        user changed from `before` to `after`, the user's run marker (`RunMarkers`) is checked, too."""
         if unsaved and (user in self._rows or len(self._rows) < BACKLOG):
             self._rows[user] = _Row(shard, record, after)
         if before.sessions is not after.sessions or before.hidden is not after.hidden:
             self._markers.check(user)
 
     async def wait_saved(self, user: str, patience: float = 1.0) -> None:
-        """Wait up to `patience` seconds until the ledger has saved the user's row; later it is saved all the same. Returns
-        at once while the ledger is away."""
+        """Wait up to `patience` seconds until the ledger has saved the user's queued record; if it takes longer, it is
+        saved later. Returns at once while the ledger is unreachable."""
         if user not in self._rows or self.is_late:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -97,7 +98,7 @@ class LedgerWriter:
             self._waiting = [each for each in self._waiting if each[1] is not done]
 
     async def run(self) -> None:
-        """Flush on request and every `ledger_flush` seconds; never returns."""
+        """Save the queued records (`flush`) on request and every `ledger_flush` seconds; never returns."""
         while True:
             try:
                 async with asyncio.timeout(self._flush_every):
@@ -114,15 +115,15 @@ class LedgerWriter:
                 self._metrics.ledger_errors += 1
                 log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
                 await asyncio.sleep(self._flush_every)
-            except Exception as error:  # a bug: log it and go on, the rows must not be lost
+            except Exception as error:  # a bug: log it and go on, the queued records must not be lost
                 self.is_late = True
                 self._metrics.ledger_errors += 1
                 log.error("ledger.failed", error=repr(error), backlog=len(self._rows), exc_info=True)
                 await asyncio.sleep(self._flush_every)
 
     async def flush(self) -> None:
-        """Save all rows; raises the ledger's errors. An unreachable shard does not stop it: its records keep their flag, and
-        are saved again when the shard answers."""
+        """Save all queued records and run markers in the ledger; raises the ledger's errors. If a shard of the store
+        does not answer, its records stay flagged there as unsaved, and are saved again later."""
         await self._ends.save()
         while self._rows:
             part = dict(list(self._rows.items())[:PART])
@@ -139,7 +140,8 @@ class LedgerWriter:
             await self._for_each_shard({shard: self._queue_unsaved(shard) for shard in range(self._engine.shards)})
 
     async def finish(self) -> None:
-        """Last flush of a node that stops. Rows that cannot be saved keep their flag in the store, or their run marker."""
+        """Save all that is left when the node stops. Records that cannot be saved stay flagged in the store, or keep
+        their run marker, from which another node can save them."""
         try:
             await self.flush()
             if self._embedded:
@@ -149,7 +151,7 @@ class LedgerWriter:
             log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
 
     async def _save_present_users(self) -> None:
-        """Save the last seen of users that still have sessions when an embedded store ends."""
+        """Save the last seen of visible users that still have sessions when a node with an embedded store stops."""
         async for part in pages(self._engine):
             last_seen = {user: _last_evidence(p) for user, p in part if p.sessions and not p.hidden}
             if last_seen:
@@ -174,7 +176,8 @@ class LedgerWriter:
         self._forget_dropped(saved)
 
     async def _for_each_shard(self, calls: Mapping[int, Coroutine[Any, Any, None]]) -> None:
-        """Run one call per shard concurrently, so that unreachable shards cost one deadline together; record errors."""
+        """Run one call to the store per shard, all at the same time, so that unreachable shards together cost one
+        deadline. Shards that fail are logged and counted; only unexpected exceptions are raised."""
         results = await asyncio.gather(*calls.values(), return_exceptions=True)
         for shard, result in zip(calls, results, strict=True):
             self._refusals.pop(shard, None)
@@ -186,19 +189,22 @@ class LedgerWriter:
                 raise result
 
     def hold_drops(self, shard: int) -> None:
-        """Drop no record of this shard for `KEEP` seconds, because it may have lost data: an older offer would replace a
-        dropped newer record. The flag stays, so it is dropped later."""
+        """Do not remove saved records of offline users from this shard for `KEEP` seconds. The shard may have lost
+        data, and another node could put an older record in the place of the removed one. The records are removed
+        later."""
         self._drops_held_until[shard] = self._clock.monotonic() + KEEP
 
     def _forget_dropped(self, saved: list[tuple[str, bytes, bool]]) -> None:
-        """The store has dropped these records: the next commit expects no record."""
+        """Note that the store has removed these records, so that the next commit expects none. `saved`: (user, record,
+        True if it was removed)."""
         for user, record, dropped in saved:
             person = self._people.find(user) if dropped else None
             if person is not None and person.record.stored == record:
                 person.record.stored = None
 
     async def _queue_unsaved(self, shard: int) -> None:
-        """Queue records that are flagged in the store: their node died, or they changed before they were saved."""
+        """Queue the records that the shard has flagged as unsaved: their node died, or they changed before they were
+        saved."""
         for user, record in await read_within(self._engine.unsaved(shard, PART)):
             if user in self._rows:
                 continue
@@ -211,7 +217,7 @@ class LedgerWriter:
     def _resolve_waiting(self, rows: dict[str, _Row]) -> None:
         waiting, self._waiting = self._waiting, []
         for user, done in waiting:
-            if user not in rows or user in self._rows:  # not saved yet, or there is a newer row
+            if user not in rows or user in self._rows:  # not saved yet, or a newer record is queued
                 self._waiting.append((user, done))
             elif not done.done():
                 done.set_result(None)

@@ -15,8 +15,8 @@ PAGE = 500
 async def pages(
     engine: Engine, shards: Iterable[int] | None = None, epoch: str | None = None
 ) -> AsyncIterator[list[tuple[str, Presence]]]:
-    """All records of these shards (None: of all), without those in an unknown format and, if `epoch` is given, without those
-    that cannot contain it."""
+    """Walk over all records of these shards (None: of all shards), and yield them in pages of (user, presence). Records
+    in an unknown format are left out and, if `epoch` is given, records that cannot contain that epoch."""
     for shard in range(engine.shards) if shards is None else shards:
         cursor: str | None = None
         while True:

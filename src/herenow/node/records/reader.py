@@ -1,13 +1,16 @@
 """Reads users from the store and, if they have no record there, from the ledger. Always many at a time.
 
-The store drops offline users once the ledger has saved them. While the ledger is away, only an old last seen is missing: the
-store never drops a record with a mode or a custom status. While the store is away, the ledger's values are a guess.
+The store drops offline users once the ledger has saved them. While the ledger is unreachable, only an old last seen is
+missing: the store never drops a record with a mode or a custom status. While the store is unreachable, the ledger's values
+are a guess.
 
-Timing: a user that appears offline costs what an offline user costs, also with a session here or a record in the store.
-Otherwise response times would reveal hidden users. `hidden_users`: those hidden from the requesting viewer only.
+Timing: reading a user that appears offline takes as long as reading an offline user, also with a session here or a record
+in the store. Otherwise response times would reveal hidden users. `hidden_users`: those hidden from the requesting viewer
+only.
 
-Data loss: a missing record in an unsettled shard means nothing. A record older than the known one, or none where one of our
-sessions must be, shows that the shard lost data. The known record is then kept until the shard has recovered.
+Data loss: a missing record in a shard in recovery (unsettled) means nothing. A record older
+than the known one, or none where one of our sessions must be, shows that the shard lost data. The known record is then kept
+until the shard has recovered.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Reader:
     # Users that this node keeps
 
     async def load_batched(self, person: Person) -> None:
-        """As `load`, in one call with all other users that are requested in this event loop iteration."""
+        """As `load` for one user, in one call with all other users that are requested in this event loop iteration."""
         await self._batcher.ask(person)
 
     async def _load_all(self, people: tuple[Person, ...]) -> dict[Person, None]:
@@ -57,8 +60,9 @@ class Reader:
     async def load(
         self, people: Sequence[Person], *, constant_time: bool = False, hidden_users: Collection[str] = ()
     ) -> None:
-        """Read unknown and guessed users; others only change if the record is newer. `constant_time`: a viewer may measure
-        the time, so pad the query."""
+        """Read the records of these users from the store, and values from the ledger if the store has no record. Users
+        that are known already change only if the record is newer. `constant_time`: a viewer may measure the time, so a
+        hidden user must take as long as an offline one. `hidden_users`: those hidden from this viewer only."""
         if not people:
             return
         users = [person.user for person in people]
@@ -87,19 +91,22 @@ class Reader:
                 self._adopt_cold(person, UNKNOWN_USER, guessed=True)
 
     def _publish(self, person: Person) -> None:
-        """Publish a record that a read returned before the log did: the log entry will be ignored as old."""
+        """Publish the user's record to viewers and own devices, because a read returned it before the log did: the log
+        entry will be ignored as old."""
         if person.watchers.channels or person.watchers.outboxes:
             self._events.on_remote_change(person)
 
     async def load_from_ledger(self, people: Sequence[Person]) -> None:
-        """Call when the store is unreachable: uses the ledger's values until `confirm_guesses`. Raises `Unavailable`."""
+        """Load unknown users from the ledger, because the store is unreachable. The values count as guesses until
+        `confirm_guesses`. Raises `Unavailable`."""
         cold = await self._cold.get([person.user for person in people], sure=True)
         for person in people:
             if not person.record.known:
                 self._adopt_cold(person, cold[person.user], guessed=True)
 
     async def confirm_guesses(self) -> list[Person]:
-        """Read guessed users from the store; returns those that are no longer guessed."""
+        """Read from the store the users with values that were guessed from the ledger; returns those that are no longer
+        guesses."""
         guesses, self._guesses = self._guesses, {}
         people = [person for person in guesses if person.record.guessed and person.needed]
         try:
@@ -116,13 +123,14 @@ class Reader:
             self._guesses[person] = None
 
     async def adopt_conflict(self, person: Person, expected: bytes | None, current: bytes | None) -> None:
-        """Adopt `current`, which a commit over `expected` found, unless the log has delivered a change meanwhile. The next
-        version is above both. Raises `Unavailable` if the shard lost data."""
+        """Adopt the record `current`, which a commit found instead of `expected`, unless the log has delivered a change
+        meanwhile. The user's next version will be above both. Raises `Unavailable` if the shard lost data."""
         if person.record.stored == expected and not await self._adopt_stored(person, expected, current):
             raise Unavailable(f"shard {person.shard} has lost something")
 
     async def refresh(self, people: Sequence[Person]) -> list[Person]:
-        """Read known users again, because a change may have been missed; returns those whose presence changed."""
+        """Read the records of these known users again, because a change may have been missed; returns the users with a
+        changed presence."""
         before = [(person.record.stored, person.record.presence) for person in people]
         asked = self._context.clock.monotonic()
         loaded = await read_within(self._context.engine.load([person.user for person in people]))
@@ -139,7 +147,8 @@ class Reader:
     async def _adopt_stored(
         self, person: Person, expected: bytes | None, current: bytes | None, asked: float | None = None
     ) -> bool:
-        """Adopt what the store has. Returns False, and reports the loss, if the store has lost the known record."""
+        """Make `current`, the record that the store has, the user's known record in place of `expected`. Returns False,
+        and reports data loss, if the store has lost the known record. `asked`: monotonic time of the read."""
         if current is None:
             return await self._adopt_absence(person, asked)
         # A version goes back only if the store dropped the record and it was created again.
@@ -151,7 +160,8 @@ class Reader:
         return True
 
     async def _adopt_absence(self, person: Person, asked: float | None) -> bool:
-        """As `_adopt_stored` for a missing record: the store dropped it because the ledger has it, or lost it."""
+        """As `_adopt_stored`, when the store has no record: it removed the record because the ledger has the values, or
+        lost it."""
         if droppable(person.record.presence):
             person.record.adopt(None, person.record.presence)
             return True
@@ -169,7 +179,9 @@ class Reader:
     # Users that are requested once
 
     async def read(self, users: Sequence[str], *, hidden_users: Collection[str] = ()) -> list[tuple[Presence, bool]]:
-        """(presence, True if certainly fresh) of each user, in order, in constant time; keeps no user in memory."""
+        """Return (presence, True if it is certainly current) of each user, in order, and keep no user in memory. The
+        time taken does not show which users are hidden. `hidden_users`: those hidden from the requesting viewer
+        only."""
         find = self._context.people.find
         people = list(map(find, users))
         unknown = [
@@ -209,7 +221,8 @@ class Reader:
     def _padding_lookups(
         self, users: Sequence[str], loaded: Sequence[Loaded], hidden_users: Collection[str]
     ) -> list[str]:
-        """Users that are in the store and appear offline, to be queried from the ledger for their cost in time only."""
+        """Return the users that have a record in the store and appear offline. They are queried from the ledger too,
+        only so that they take as long as users that are offline."""
         return self._cold.padding(
             user
             for user, found in zip(users, loaded, strict=True)
@@ -236,8 +249,9 @@ def _above(presence: Presence, version: int) -> Presence:
 
 
 def is_at_hand(person: Person | None, *, hidden: bool) -> bool:
-    """True if the known presence may be shown without a lookup: the user is watched here, or publicly not offline. `hidden`:
-    hidden from the requesting viewer, so it must cost what an offline user costs."""
+    """True if the user's known presence may be shown without a lookup: the user is watched here, or publicly not
+    offline. `hidden`: the user is hidden from the requesting viewer, so the answer must take as long as for an offline
+    user."""
     if person is None or not person.record.known:
         return False
     if person.watchers.channels:
@@ -246,12 +260,14 @@ def is_at_hand(person: Person | None, *, hidden: bool) -> bool:
 
 
 def _better_known(now: Person | None, before: Person | None) -> Person | None:
-    """`now`, unless it is unknown: a user released and created again during a read is a new object."""
+    """Return `now`, or `before` if the record of `now` is not known. Both stand for the same user, found after and
+    before a read: a user that is released and created again meanwhile is a new object."""
     return before if now is None or not now.record.known else now
 
 
 def _known(person: Person, found: tuple[Presence, bool] | None) -> tuple[Presence, bool]:
-    """The known presence; if the user was looked up, too, it is only as fresh as the shard, like that of an unknown user."""
+    """Return the known presence, and True if it is certainly current. `found`: result of a lookup, if there was one;
+    then the known presence is only as current as the shard, like that of an unknown user."""
     return person.record.presence, not person.record.guessed and (found is None or found[1])
 
 

@@ -12,33 +12,36 @@ class SessionEvents(Protocol):
     """Implemented by `sessions`."""
 
     def on_committed(self, session: LocalSession) -> None:
-        """The record contains the session as live."""
+        """Called when the record contains the session as live."""
 
     def on_ended(self, session: LocalSession, why: str) -> None:
-        """The record does not contain the session. `why`: `signed_out` elsewhere, or `refused` as one too many."""
+        """Called when the session must end, because the record does not contain it. `why`: `signed_out` on another
+        node, or `refused` because the user has too many sessions."""
 
     def on_loss_committed(self, session: LocalSession) -> None:
-        """The record contains the session as lost: it need not be held any longer."""
+        """Called when the record contains the session as lost: this node need not hold it any longer."""
 
 
 class StoreEvents(Protocol):
     """Implemented by `cluster`."""
 
     def on_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        """The shard lost data. `row`: number in our fence, if that showed it. `asked`: monotonic time of the request."""
+        """Called when the shard has lost data. `row`: the batch number that the shard's fence has for this node, if
+        that showed the loss. `asked`: monotonic time of the request that showed it."""
 
     def on_writable(self, shard: int) -> None:
-        """The shard took a write again after an outage."""
+        """Called when the shard accepted a write again after an outage."""
 
     def on_remote_change(self, person: Person) -> None:
-        """A read returned a newer record of a watched user before the log did."""
+        """Called when a read returned a newer record of a watched user before the log did."""
 
 
 class DeletionRule(Protocol):
     """Implemented by `admin`."""
 
     def enforce_deletion(self, person: Person) -> list[Edit]:
-        """Called before every decision. Ends sessions from before a deletion; returns edits that erase other data."""
+        """If the user was deleted, end the sessions from before that, and return edits that erase older data from the
+        record. Called before every decision."""
 
 
 class RecordEvents:

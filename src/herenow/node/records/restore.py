@@ -23,7 +23,7 @@ async def restore_from_ledger(engine: Engine, ledger: Ledger, clock: Clock, timi
     if left:
         log.info("run.closed", users=left)
     shards = range(engine.shards)
-    for shard in shards:  # until all is restored, a missing record means nothing
+    for shard in shards:  # in recovery: until all is restored, a missing record means nothing
         await engine.unsettle(shard, clock.now())
     after = ""
     while choices := await ledger.chosen(after, AT_A_TIME):

@@ -27,7 +27,8 @@ class DecisionSteps:
         self._events = events
 
     def decide(self, person: Person) -> Decision:
-        """Raises `EndsWait`."""
+        """Compute the user's next record from the known record, the sessions that this node holds and the pending
+        edits; nothing is written. Raises `EndsWait` if it would show the user offline while that must wait."""
         record = person.record
         record.dirty = False  # this decision includes all that was marked dirty until now
         for pending in record.pending_edits:
@@ -51,7 +52,8 @@ class DecisionSteps:
         return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
 
     def prepare(self, decision: Decision) -> None:
-        """Encode the write and set `committing`, which the caller clears when the store has answered."""
+        """Encode the decision as a write for the store, and set `committing` of the user's record state. The caller
+        clears `committing` when the store has answered."""
         person, before, outcome = decision.person, decision.before, decision.outcome
         record = encode(outcome.presence)
         decision.unsaved = outcome.unsaved or droppable(outcome.presence)
@@ -65,7 +67,7 @@ class DecisionSteps:
             self._delivery.mark_changed(person)
 
     def take_effect(self, decision: Decision) -> None:
-        """Call after the commit: adopt the record here, pass it to the ledger writer, publish it."""
+        """Adopt the new record on this node, pass it to the ledger writer and publish it. Call after the commit."""
         person, outcome, record = decision.person, decision.outcome, decision.write.record
         assert record is not None
         if outcome.presence.version > person.record.presence.version:  # else the log delivered it before the answer
@@ -80,7 +82,8 @@ class DecisionSteps:
             self._delivery.publish(person)
 
     def conclude(self, decision: Decision) -> None:
-        """Call when the record contains the decision: reports it to the sessions, and resolves the edits it contains."""
+        """Report the decision to the user's sessions, and answer the callers of the edits that it contains. Call when
+        the record in the store contains the decision."""
         person = decision.person
         self._note_held(decision)
         if decision.outcome.applied:
@@ -101,7 +104,8 @@ class DecisionSteps:
         self.check_whole(person)
 
     async def is_behind(self, person: Person) -> bool:
-        """Read the record again; True if it differs. Needed before an answer without a commit, which would have shown it."""
+        """Read the user's record again; returns True if it differs from the known one. Call before an answer that needs
+        no commit: a commit would have detected an old record."""
         changed = bool(await self._reader.refresh([person]))
         self.check_whole(person)
         return changed

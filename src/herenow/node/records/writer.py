@@ -1,4 +1,5 @@
-"""Sends this node's commits to the shards: in batches, one in flight per shard, each with the number the fence expects.
+"""Sends this node's commits to the shards: in batches, one in flight per shard. Each has a number, and is refused unless
+this node's fence row in the shard has the number of the batch before.
 
 If a batch gets no answer, `jump` makes sure that it cannot run late:
 
@@ -6,7 +7,7 @@ If a batch gets no answer, `jump` makes sure that it cannot run late:
     n1                          jump(9) ─▶ row was 7 or 8: now 9
     n1                                     commit(last=9, next=10) …
 
-Its users are read and decided again, so its outcome need not be known.
+The records of the batch are read and decided again, so its outcome need not be known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BATCH = 500  # writes per commit: a few milliseconds of work, so that a store ca
 RETRY = 0.2  # seconds between two attempts to `jump` after a commit without an answer
 
 VERIFY = 30.0
-"""Seconds after a commit in which the shard is checked for it: a failover loses the last ten seconds or so."""
+"""Seconds after a commit in which the shard is checked for it: a failover loses about the last ten seconds."""
 
 
 T = TypeVar("T")
@@ -65,8 +66,9 @@ class Writer:
         self._lanes = [_Lane(shard) for shard in range(context.engine.shards)]
 
     async def commit(self, shard: int, writes: tuple[Write, ...], epoch: str) -> Results:
-        """Commit all writes in one batch. `epoch`: the one they were decided under; under a newer one they fail. Raises
-        `Unavailable` (nothing happened; retry later) or `UnknownOutcome` (read, then decide again)."""
+        """Commit all writes to a shard in one batch, and return one result per write. `epoch`: the epoch under which
+        they were decided; if this node has a newer one, they fail. Raises `Unavailable` (nothing happened; retry later)
+        or `UnknownOutcome` (read, then decide again)."""
         lane = self._lanes[shard]
         answer: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
         lane.queue.append(_Waiting(writes, epoch, answer))
@@ -79,8 +81,9 @@ class Writer:
         return await answer
 
     async def rejoin(self, shard: int) -> None:
-        """Call when the records were offered after data loss: puts our row back, above every earlier number. If the row is
-        lower or missing later (`still_joined`), the shard has lost the offers again."""
+        """Write this node's fence row (the number of its last batch) in the shard again, with a number above every
+        earlier one. Call after the records were given back to a shard that lost data. If the row is lower or missing
+        later (`still_joined`), the shard has lost them again."""
         lane = self._lanes[shard]
         async with lane.turn:
             await self._join(lane, lane.number + 1 if lane.epoch == self._authority.epoch else 1)
@@ -94,8 +97,9 @@ class Writer:
             return row is not None and row >= lane.number
 
     async def verify(self, shard: int) -> None:
-        """Commit an empty batch, which is refused if the shard lost acknowledged commits: raises `Unavailable`, also if it
-        does not answer in time, since a store that takes no writes would block the caller for long."""
+        """Check that the shard still has this node's commits, by an empty batch that is refused if some are lost.
+        Raises `Unavailable` then, and also if the shard does not answer in time: a store that takes no writes would
+        block the caller for long."""
         lane = self._lanes[shard]
         try:
             async with asyncio.timeout(DEADLINE):
@@ -111,7 +115,8 @@ class Writer:
             raise failure
 
     async def _ask_whether_it_has(self, lane: _Lane) -> HerenowError | None:
-        """Commit an empty batch. The caller has acquired `lane.turn`; this releases it."""
+        """Commit an empty batch to the shard of `lane`; returns the error, None: accepted. The caller has acquired
+        `lane.turn`; this releases it."""
         try:
             if lane.epoch == self._authority.epoch:
                 await self._commit_batch(lane, ())
@@ -122,14 +127,16 @@ class Writer:
         return None
 
     async def probe(self, shard: int) -> None:
-        """Write an empty batch to a shard that could not be written. Raises `Unavailable` or `UnknownOutcome`."""
+        """Commit an empty batch to a shard that could not be written, to find out whether it can be now. Raises
+        `Unavailable` or `UnknownOutcome` if not."""
         lane = self._lanes[shard]
         if not lane.turn.locked():  # else a write is under way, and shows the same
             async with lane.turn:
                 await self._commit_batch(lane, ())
 
     async def verify_recent(self) -> None:
-        """`verify` every shard with a recent commit: a failover loses writes without an error."""
+        """Check every shard to which this node committed in the last `VERIFY` seconds (`verify`): a failover loses
+        writes without an error."""
         since = self._clock.monotonic() - VERIFY
         for lane in self._lanes:
             if lane.committed_at > since and not lane.draining:
@@ -149,7 +156,7 @@ class Writer:
             lane.queue = []
 
     async def _commit_waiting(self, lane: _Lane) -> None:
-        """Commit one batch of the queue and set the result or the error of each item."""
+        """Commit one batch from the queue of the shard, and give each waiting caller its results or the error."""
         items = _batch_of(lane)
         current = [item for item in items if item.epoch == self._authority.epoch]
         try:
@@ -206,11 +213,11 @@ class Writer:
     async def _ask_in(self, shard: int, epoch: str, number: int) -> None:
         if not await self._write(shard, self._engine.join(shard, epoch, number)):
             if epoch == self._authority.epoch:
-                self._authority.retired = True  # `lease` begins a new one
+                self._authority.retired = True  # `lease` begins a new epoch
             raise Unavailable(f"this node's epoch was ended in shard {shard}")
 
     async def _write(self, shard: int, call: Coroutine[Any, Any, T]) -> T:
-        """Await a write of the engine; a failure begins an outage of the shard."""
+        """Await a write to the shard and return its result; a failure begins an outage of the shard."""
         try:
             return await write_within(call)
         except (Unavailable, UnknownOutcome):
@@ -218,7 +225,8 @@ class Writer:
             raise
 
     async def _resolve(self, lane: _Lane, batch: Batch) -> None:
-        """Prevent a batch without an answer from running late; its old row also shows whether the shard lost data."""
+        """Prevent a batch that got no answer from being applied later, by raising the batch number that the shard's
+        fence has for this node (`jump`). The old number also shows whether the shard lost data."""
         number = batch.next + 1
         while batch.epoch == self._authority.epoch:
             try:
@@ -232,8 +240,9 @@ class Writer:
                 await asyncio.sleep(RETRY)
 
     async def _refused(self, lane: _Lane, row: int | None) -> None:
-        """Report data loss, because our row is lower than expected or missing. A row that is missing because this epoch was
-        retired is no loss: `_ask_in` raises then."""
+        """Report data loss of the shard, because the batch number that its fence has for this node is lower than
+        expected or missing (`row` None). If it is missing because this epoch was retired, nothing was lost: then
+        `_ask_in` raises."""
         if not self._authority.holds_lease or lane.epoch != self._authority.epoch:
             return
         if row is None:

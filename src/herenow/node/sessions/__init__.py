@@ -58,7 +58,7 @@ class Sessions:
         self.assert_again = connections.assert_again
 
     def turn(self) -> None:
-        """Call every `TURN` seconds: runs the due liveness checks, and loses silent sessions."""
+        """Run the liveness checks that are due, and mark silent sessions as lost. Call every `TURN` seconds."""
         self.liveness.turn()
         if self.liveness.suspicious:
             self._tasks.spawn(self.liveness.lose(self.connections.on_silent), "silence")

@@ -31,7 +31,7 @@ class ConnectionEvents(Protocol):
     """Implemented by `viewing`."""
 
     def on_connection_closed(self, connection: Connection) -> None:
-        """The connection was removed from this node."""
+        """Called when the connection was removed from this node."""
 
 
 class Connections:
@@ -64,7 +64,9 @@ class Connections:
         abort: Callable[[], None],
         issued_at: int | None = None,
     ) -> Connection:
-        """Add a connection. `issued_at` is that of its token; None: now. Raises `ProtocolError` (too_many_connections)."""
+        """Add a connection of a device, and a session if the device has none here. `send`, `end` and `abort` send bytes
+        on the socket, close it with a code and a reason, or cut it. `issued_at`: when the token was issued (ms); None:
+        now. Raises `ProtocolError` (too_many_connections)."""
         person = self._people.get(user)
         if len(person.watchers.outboxes) >= self._max_connections:
             raise ProtocolError(
@@ -90,7 +92,7 @@ class Connections:
         return connection
 
     def refreshed(self, connection: Connection, issued_at: int) -> None:
-        """Record the issue time of a token that the client presented."""
+        """Record the issue time (ms) of the token that the client has just presented on this connection."""
         connection.issued_at = issued_at
         connection.session.issued_at = max(connection.session.issued_at, issued_at)
 
@@ -104,14 +106,16 @@ class Connections:
         self.greet(session)
 
     def greet(self, session: LocalSession) -> None:
-        """Send the welcomed connections of the session how others see the user."""
+        """Send the user's own view (`presence.self`), now and after each change, to the session's connections that have
+        got the welcome frame."""
         for connection in session.connections:
             if connection.welcomed:
                 self._delivery.join_own(connection.outbox, session.person)
 
     def gone(self, connection: Connection, *, alive: bool = True, left_at: int | None = None) -> None:
-        """Call when a socket is closed. `alive`: the close was a sign of life (FIN, RST). `left_at`: when it was read, which
-        is earlier than now if thousands close at once."""
+        """Remove a connection with a closed socket; if it was the last one of its session, the session is lost.
+        `alive`: the close was a sign of life (FIN, RST). `left_at`: when the close was read (ms), which is earlier than
+        now if thousands close at once."""
         session = connection.session
         if connection not in session.connections:
             return
@@ -147,7 +151,8 @@ class Connections:
             self._close(session, Close.SIGNED_OUT, "signed out")
 
     def _connected_again(self, session: LocalSession) -> tuple[Connection, ...]:
-        """Connections that arrived after the sign-out, while this node could not decide and did not know of it."""
+        """Return those connections of a signed-out session that arrived after the sign-out, while this node could not
+        commit and did not know of it."""
         presence = session.person.record.presence
         times = [n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)]
         signed_out_at = max(times, default=presence.version)
@@ -181,7 +186,8 @@ class Connections:
         session.seen_at = self._clock.now()
 
     def beat(self, session: LocalSession, activity: Activity | None) -> bool:
-        """Returns False for a heartbeat sooner than `beat_min` after the last one. It is a sign of life all the same."""
+        """Record a heartbeat of the session, with activity if given. Returns False if it came sooner than `beat_min`
+        after the last one; it is a sign of life all the same."""
         now = self._clock.now()
         session.seen_at = now
         counts = now - session.beat_at >= self._beat_min
@@ -200,7 +206,8 @@ class Connections:
         self.note_activity(session, activity, now)
 
     def note_activity(self, session: LocalSession, activity: Activity, now: int) -> None:
-        """Set active or idle, but not `seen_at`: activity of an unknown device is no sign of life of this one."""
+        """Set the session active or idle as of `now` (ms), and request a commit if the record must change. Leaves
+        `seen_at` as it is: activity on an unknown device is no sign of life of this one."""
         if activity is Activity.ACTIVE:
             session.active_at = now
             session.idle = False
@@ -217,8 +224,8 @@ class Connections:
     # Leaving
 
     async def sign_out(self, user: str, device: str, *, but: Connection | None = None) -> bool:
-        """End all sessions of a device, on all nodes, without grace. Returns whether there were any. `but`: the requesting
-        connection, which closes itself."""
+        """End all sessions of a device, on all nodes, without grace. Returns True if there were any. `but`: the
+        connection that requested it, which closes itself."""
         was_there = self.drop(user, device, but=but)
         end = sign_out(device, (self._authority.epoch,))
 
@@ -231,9 +238,9 @@ class Connections:
         return was_there
 
     def drop(self, user: str, device: str | None = None, *, but: Connection | None = None) -> bool:
-        """Close the sessions of a user, or of one device, on this node; returns whether there were any. The caller signs
-        them out in the record. In case that fails, committed ones stay here as lost, so that last seen becomes right; so do
-        others while nothing can be committed."""
+        """Close the sessions of a user, or of one device, on this node; returns True if there were any. The caller
+        signs them out in the record. In case that fails, committed sessions stay here as lost, so that last seen
+        becomes right; so do others while nothing can be committed. `but`: a connection that closes itself."""
         now = self._clock.now()
         dropped = self.drop_held(user, device)
         for session in dropped:
@@ -251,14 +258,16 @@ class Connections:
         return not self._authority.may_decide(shard) or shard in self._authority.outages.failing
 
     def end_void(self, user: str, before: int, reason: str = "token_revoked") -> None:
-        """Close connections with a token that was issued before `before`; their sessions go into grace."""
+        """Close the user's connections with a token that was issued before `before` (ms); their sessions go into
+        grace."""
         person = self._people.find(user)
         for session in () if person is None else person.held:
             for connection in [c for c in session.connections if c.issued_at < before]:
                 connection.end(Close.UNAUTHORIZED, reason)
 
     def drop_void(self, user: str, before: int) -> None:
-        """As `end_void` for a deleted user: also drops sessions that have no later token."""
+        """Close a deleted user's connections with a token that was issued before `before` (ms), and remove the user's
+        sessions that have no later token."""
         person = self._people.find(user)
         for session in () if person is None else person.held:
             if session.issued_at < before:
@@ -271,7 +280,8 @@ class Connections:
                     connection.end(Close.UNAUTHORIZED, "user_deleted")
 
     def drop_held(self, user: str, device: str | None, *, unleased: bool | None = None) -> list[LocalSession]:
-        """Remove and return the sessions of a device (None: of all). `unleased`: only REST sessions, or only others."""
+        """Remove and return the sessions of a device (None: of all devices) on this node, without closing sockets.
+        `unleased`: True: only REST sessions; False: only others; None: both."""
         person = self._people.find(user)
         if person is None:
             return []
@@ -294,14 +304,14 @@ class Connections:
                     connection.end(code, reason())
 
     def let_go_all(self) -> None:
-        """Treat all connections that are still open as closed, without a sign of life, because the node stops."""
+        """Treat all connections that are still open as closed, without a sign of life. Call when the node stops."""
         for person in self._people:
             for session in person.held:
                 for connection in session.connections:
                     self.gone(connection, alive=False)
 
     def assert_again(self) -> None:
-        """Commit all sessions under a new epoch."""
+        """Request that all sessions of this node are committed. Call when the node has a new epoch."""
         for person in self._people:
             if person.held:
                 self._records.mark_dirty(person)

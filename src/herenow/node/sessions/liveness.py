@@ -65,7 +65,7 @@ class LivenessMonitor:
         self._budget = LoopBudget(BUDGET)
 
     def turn(self) -> None:
-        """Run the due checks, and detect whether the process was suspended since the last call."""
+        """Run the liveness checks that are due, and detect whether the process was suspended since the last call."""
         now = self._clock.now()
         stopped = 0 if self._turned_at is None else now - self._turned_at
         if stopped > self._timings.dead_after // SLACK + self._every:
@@ -76,7 +76,8 @@ class LivenessMonitor:
         self._wheel.turn(now)
 
     def arrived_by(self, read_at: int) -> int:
-        """Earliest arrival time of data that was read at `read_at`: earlier only if the process was suspended before."""
+        """Return the earliest time (ms) at which data that was read at `read_at` can have arrived: `read_at`, or the
+        start of a time in which the process was suspended."""
         if self._turned_at is not None and read_at - self._turned_at > STILL:
             return self._turned_at  # suspended until just now: `turn` has not run since
         begin, end = self._suspended
@@ -84,12 +85,13 @@ class LivenessMonitor:
 
     @property
     def suspicious(self) -> bool:
-        """True if sessions seem silent and no `lose` is running."""
+        """True if some sessions seem silent and `lose` is not running."""
         return bool(self._suspects) and not self._losing
 
     async def lose(self, on_silent: OnSilent) -> None:
-        """Lose the sessions that are still silent after all arrived data was read. Call when `suspicious`, in a task of its
-        own. `on_silent` is called with each session that has a socket, and the time of its loss."""
+        """Mark as lost the sessions that are still silent after all arrived data was read. Call in a task of its own
+        when `suspicious`. `on_silent` is called with each silent session that has a socket, and the time of its loss
+        (ms)."""
         self._losing = True
         try:
             for _ in range(ROUNDS):
@@ -102,13 +104,15 @@ class LivenessMonitor:
             self._losing = False
 
     def check_by(self, session: LocalSession, at: int) -> None:
-        """Schedule a check at `at` (ms), unless an earlier one is scheduled. A later wheel entry stays, and is ignored."""
+        """Schedule a liveness check of the session at `at` (ms), unless an earlier one is scheduled. A later one stays
+        in the timer wheel, and is ignored."""
         if session.check_at is None or at < session.check_at:
             session.check_at = at
             self._wheel.put(session, at)
 
     def fresh_until(self, session: LocalSession, committed: Session) -> int:
-        """Time from which new activity must be committed, before the record times the device out as idle."""
+        """Return the time (ms) from which new activity must be committed, before the device becomes idle in the record.
+        `committed`: the session in the record."""
         idle_after = idle_limit(session.person.record.presence, self._timings)
         return committed.active_at + idle_after - _margin(idle_after)
 
@@ -127,7 +131,8 @@ class LivenessMonitor:
         return session.check_at
 
     def _recheck_safely(self, session: LocalSession, now: int, on_silent: OnSilent) -> None:
-        """As `_recheck`, with exceptions logged, so that one session cannot stop the checks of the others."""
+        """Check a session again that seemed silent (`_recheck`), and log exceptions, so that one session cannot stop
+        the checks of the others."""
         try:
             self._recheck(session, now, on_silent)
         except Exception as error:
@@ -148,7 +153,8 @@ class LivenessMonitor:
             on_silent(session, max(session.seen_at + self._timings.dead_after, self._wait_until))
 
     def _keep_record_fresh(self, session: LocalSession, now: int) -> int:
-        """Mark the user dirty if the record needs the newer time stamps of this session. Returns the next check time."""
+        """Request a commit if the record needs the newer activity or heartbeat time of this session. Returns the time
+        of the next check (ms)."""
         again = session.seen_at + self._timings.dead_after + 1
         committed = session.in_record(self._authority.epoch)
         if committed is None:

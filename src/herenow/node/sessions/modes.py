@@ -20,7 +20,8 @@ class Modes:
     async def set_mode(
         self, user: str, mode: Mode, until: int | None, source: Source = Source.USER, *, saved: bool = True
     ) -> Presence:
-        """`saved`: wait a moment until the ledger has it, too (`LedgerWriter.wait_saved`)."""
+        """Set the user's mode of one source, wait for the commit and return the new presence. `until`: its end (ms);
+        None: no end. `saved`: wait a moment until the ledger has it, too (`LedgerWriter.wait_saved`)."""
         return await self._choose(user, set_mode(mode, until, source), saved=saved)
 
     async def set_custom(
@@ -31,7 +32,8 @@ class Modes:
     async def set_both(
         self, user: str, mode: Mode, until: int | None, custom: Custom | None, *, saved: bool = True
     ) -> Presence:
-        """Set both choices of the user in one commit, so that no viewer sees one without the other."""
+        """Set the user's own mode and custom status in one commit, so that no viewer sees one without the other.
+        `until`: end of the mode (ms); None: no end. `saved`: as for `set_mode`."""
         first, second = set_mode(mode, until), set_custom(custom)
 
         def both(presence: Presence, now: int, timings: Timings) -> Presence:

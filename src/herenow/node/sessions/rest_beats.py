@@ -36,9 +36,10 @@ class RestBeats:
     async def beat(
         self, user: str, device: str, platform: Platform, activity: Activity | None, *, issued_at: int | None = None
     ) -> bool:
-        """Create or extend a REST session, unless the device has a socket. `issued_at`: of the user's token; None: a service
-        calls. Returns as `Sessions.beat`. While the store is unreachable the heartbeat is kept, and committed later. Raises
-        `ProtocolError` (too_many_sessions, token_revoked)."""
+        """Record a REST heartbeat, which creates or extends a REST session; if the device has a socket, it counts for
+        the session of the socket. `issued_at`: when the user's token was issued (ms); None: a service calls. Returns
+        False if it came sooner than `beat_min` after the last one. While the store is unreachable the heartbeat is
+        kept, and committed later. Raises `ProtocolError` (too_many_sessions, token_revoked)."""
         person = self._people.get(user)
         with self._people.keeping(person):
             issued = self._clock.now() if issued_at is None else issued_at
@@ -87,12 +88,13 @@ class RestBeats:
         return session
 
     def _is_due_again(self, session: LocalSession, committed: Session) -> bool:
-        """True if the deadline in the record should be moved: at most every third of `dead_after`."""
+        """True if the last heartbeat should be committed, to move the deadline in the record: at most every third of
+        `dead_after`."""
         return session.seen_at - committed.seen_at >= self._timings.dead_after // 3
 
     async def _beat_elsewhere(self, session: LocalSession, activity: Activity | None) -> None:
-        """Commit the activity to the session of the device's socket on another node. The REST session is dropped: kept, it
-        could revive the device later."""
+        """Commit the activity to the session of the device's socket on another node. The REST session is removed: kept,
+        it could revive the device later."""
         person = session.person
         if session in person.held:
             person.held = without(person.held, session)
@@ -106,7 +108,8 @@ class RestBeats:
         return committed.idle is not Idle.NO or acted_at - committed.active_at >= self._beat_min
 
     async def acted(self, user: str) -> bool:
-        """Activity on an unknown device: counts for all live sessions. Returns whether there are any."""
+        """Record activity of the user on an unknown device: it counts for all live sessions. Returns True if there are
+        any."""
         person = self._people.get(user)
         with self._people.keeping(person):
             presence = person.record.presence if person.record.known else await self._records.wait_decided(user)
@@ -122,13 +125,13 @@ class RestBeats:
             return presence.live
 
     async def gone(self, user: str, device: str) -> None:
-        """Move the REST session into grace, because the outside gateway lost the device."""
+        """Move the device's REST session into grace, because the outside gateway lost the device."""
         self._connections.drop_held(user, device, unleased=True)
         await self._records.apply(user, lose(device))
 
     async def hand_over(self) -> None:
-        """Call before the node stops: commits heartbeats that are later than the records, earliest deadline first. If one
-        fails, the device's next heartbeat, at another node, extends the session."""
+        """Commit the REST heartbeats that are later than those in the records, earliest deadline first. Call before the
+        node stops. If one fails, the device's next heartbeat, at another node, extends the session."""
         known = [(_known_until(person), person) for person in self._people if _news(person)]
         known.sort(key=lambda each: each[0])
         for start in range(0, len(known), TOGETHER):
@@ -139,7 +142,7 @@ class RestBeats:
 
 
 def _news(person: Person) -> dict[str, int]:
-    """Device → its last heartbeat, if that is later than in the record."""
+    """Return the user's REST heartbeats (device → time in ms) that are later than those in the record."""
     recorded = {s.device: s.seen_at for s in person.record.presence.sessions if s.holder == UNLEASED and s.live}
     return {
         session.device: session.seen_at

@@ -1,4 +1,4 @@
-"""Last seen in the ledger without the store's help: of users who are here, and of visits that the store did not hear of."""
+"""Saves last seen in the ledger without the store: of visible users, and of sessions with an uncommitted end."""
 
 from herenow.node.records.last_seen.run_markers import RunMarkers
 from herenow.node.records.last_seen.uncommitted_ends import UncommittedEnds

@@ -1,17 +1,17 @@
-"""Run markers: the ledger's knowledge of users who are visible now, for the case that store and nodes are lost together.
+"""Run markers: rows of the ledger for users that are visible now, in case store and nodes are lost together.
 
 A user with a committed, live session on this node gets a marker in the ledger unless hidden, and the run (the node's epoch)
 is stamped every few seconds. A marker is removed when the user leaves or hides. The last seen of a user with a marker is no
 earlier than the last stamp, so heartbeats cost nothing.
 
-Markers are level-triggered: an event only queues the user, and a flush compares what the ledger has with the record as this
-node knows it. Every stamp follows such a flush. It is `LAG` older than the flush, except with an embedded store: by then the
-log has told this node of a user who hid elsewhere, so no stamp is later than the hiding. A node that was suspended does not
+An event only queues the user; a flush then compares the markers in the ledger with the record as this node knows it. Every
+stamp follows such a flush. It is `LAG` older than the flush, except with an embedded store: if a user hides through another
+node, this node has read it in the log by then, so no stamp is later than the hiding. A node that was suspended does not
 stamp before it had time to read the log.
 
-A run ends with its node. The node that retires a dead one closes its run, with no last seen after the last renewal, as in
-the records; a run of a node that died with the store is closed when its stamp has not moved for a minute. A node whose run
-was closed by others writes its markers again, if it holds its lease.
+A run ends with its node. The node that retires a dead one closes its run, with no last seen after the last renewal of its
+lease, as in the records; a run of a node that died with the store is closed when its stamp has not moved for a minute. If
+another node closes the run of a node that holds its lease, that node writes its markers again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STAMP_EVERY = 5.0  # seconds between two stamps
 STAMP_EMBEDDED_EVERY = 1.0  # seconds between two stamps of an embedded run: the error of last seen after a kill
 
 LAG = 5_000
-"""Milliseconds by which a stamp is older than the markers: more than commit and log may take while the store answers."""
+"""Milliseconds by which a stamp is older than the markers: longer than a commit and its log entry take."""
 
 SUSPENDED = 3.0  # intervals without a stamp after which this process counts as suspended
 UNMOVED = 60.0  # seconds without a new stamp after which other nodes close a run
@@ -45,11 +45,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    epoch: str = ""  # empty: none has begun
+    epoch: str = ""  # empty: no run has begun
     written: set[str] = field(default_factory=set)  # users with a marker
-    unsure: set[str] = field(default_factory=set)  # users that may have one: the ledger did not answer
-    closed: bool = False  # True: it was closed by others, and we did not hold our lease
-    obsolete: bool = False  # True: it must be ended, because its markers may be old
+    unsure: set[str] = field(default_factory=set)  # users that may have a marker: the ledger did not answer
+    closed: bool = False  # True: another node closed it, and this node held no lease
+    obsolete: bool = False  # True: it must be ended, because its markers may be out of date
 
 
 class RunMarkers:
@@ -60,31 +60,35 @@ class RunMarkers:
         self._embedded = context.settings.engine_in_memory
         self.every = STAMP_EMBEDDED_EVERY if self._embedded else STAMP_EVERY
         self._run = _Run()
-        self._superseded = ""  # our run before this one, while it is open
+        self._superseded = ""  # epoch of this node's earlier run, while the ledger still has it
         self._to_check: dict[str, None] = {}
         self._writing = asyncio.Lock()
         self._stamps = 0
         self._stamped_at = context.clock.monotonic()
-        self._observed: dict[str, tuple[int, float]] = {}  # run of another node → stamp, time of the first read of it
+        self._observed: dict[str, tuple[int, float]] = {}  # run of another node → stamp, when it was first read
 
     @property
     def run(self) -> str:
-        """The epoch under which markers are written; empty: none yet."""
+        """The epoch of this node under which run markers (ledger rows of visible users) are written; empty: no run has
+        begun."""
         return self._run.epoch
 
     def check(self, user: str) -> None:
-        """Call when the record or the sessions of the user changed."""
+        """Queue the user, so that the next flush adds or removes the user's run marker, the ledger row of a visible
+        user. Call when the user's record or sessions changed."""
         if self._on:
             self._to_check[user] = None
 
     def start_over(self) -> None:
-        """Call when the ledger went back in time: markers may be missing, and there may be old ones."""
+        """Have all run markers deleted and written again at the next flush. Call when the database was reset to an
+        earlier state, in which markers may be missing or outdated."""
         if self.run:
             self._run.obsolete = True
             self._check_all()
 
     def _check_all(self) -> None:
-        """Write all markers again."""
+        """Queue all users with sessions on this node, and forget which of them have a run marker, so that all markers
+        are written again."""
         self._run.written.clear()
         self._run.unsure.clear()
         for person in self._context.people:
@@ -92,14 +96,15 @@ class RunMarkers:
                 self.check(person.user)
 
     async def flush(self) -> None:
-        """Write the markers of all queued users; raises the ledger's errors."""
+        """Add or remove the run markers of all queued users in the ledger; raises the ledger's errors."""
         async with self._writing:
             if self._to_check and await self._begin():
                 while self._to_check:
                     await self._write_part()
 
     async def _begin(self) -> bool:
-        """Begin a run if the epoch is new, or if the run was closed. Returns False if no marker may be written."""
+        """Begin a run (the ledger's entry for an epoch of this node) if the epoch is new, or if another node closed the
+        run. Returns False if no marker may be written: the run was closed, and this node holds no lease."""
         epoch = self._context.authority.epoch
         if self._run.obsolete:
             await write_within(self._ledger.end_run(self.run), LEDGER_DEADLINE)
@@ -140,8 +145,8 @@ class RunMarkers:
         self._run.written.difference_update(gone)
 
     def _visible_at(self, user: str) -> int | None:
-        """The last sign of life of sessions that this node holds and that the record has; None: there are none, or the user
-        is hidden as far as this node knows."""
+        """Return the last sign of life (ms) of the user's sessions that this node holds and the record has; None: there
+        are none, or the user is hidden as far as this node knows."""
         person = self._context.people.find(user)
         if person is None or not person.held or person.record.presence.hidden:
             return None
@@ -153,7 +158,8 @@ class RunMarkers:
         return seen_at
 
     async def stamp(self) -> None:
-        """Call every `every` seconds: write until when the users with a marker were visible."""
+        """Write to the ledger the time until which the users with a marker were visible, and close the runs of dead
+        nodes. Call every `every` seconds."""
         now = self._context.clock.monotonic()
         suspended = now - self._stamped_at > SUSPENDED * self.every
         self._stamped_at = now
@@ -182,7 +188,8 @@ class RunMarkers:
         return self._context.clock.now() - (0 if self._embedded else LAG)
 
     async def _check_written(self) -> None:
-        """Queue users whose marker is no longer right: of some changes only the log tells."""
+        """Queue the users that have a run marker and are no longer visible, in case the change did not queue them
+        itself."""
         for number, user in enumerate(list(self._run.written)):
             if self._visible_at(user) is None:
                 self.check(user)
@@ -190,15 +197,18 @@ class RunMarkers:
                 await asyncio.sleep(0)
 
     async def _on_closed(self) -> None:
-        """Others had closed the run. With our lease, it was a mistake. Without it, another node has probably retired us, and
-        the records have what it knows: no markers until we have a lease."""
+        """Handle that another node has removed this node's run from the ledger. If this node holds its lease, that was
+        a mistake: write all run markers again. If not, the other node has probably retired this one and saved the last
+        seens: write no markers until this node has a lease."""
         self._run.closed = not self._context.authority.holds_lease
         if self._run.closed:
             await write_within(self._ledger.end_run(self.run), LEDGER_DEADLINE)
         self._check_all()
 
     async def _close_unmoved(self, *, suspended: bool) -> None:
-        """Close runs of nodes that died with the store, so that no other node retired them."""
+        """Close the runs of other nodes that have written no new time stamp to the ledger for `UNMOVED` seconds, which
+        saves the last seen of their users. Those nodes died together with the store, so no node has retired them.
+        `suspended`: this process was suspended, so earlier observations do not count."""
         self._stamps += 1
         if suspended:
             self._observed.clear()
@@ -216,8 +226,8 @@ class RunMarkers:
                 await self._close(run, None)
 
     async def close_retired(self, dead: Mapping[str, int]) -> None:
-        """Close the runs of epochs that were retired (→ their last renewal) after their records were changed. If the ledger
-        is away, they are closed later."""
+        """Close the runs of retired nodes (epoch → time of the last lease renewal), which saves the last seen of their
+        users. Call after their records were changed. If the ledger is unreachable, the runs are closed later."""
         if self._embedded:
             return
         try:
@@ -232,7 +242,8 @@ class RunMarkers:
             log.info("run.closed", run=run, users=users)
 
     async def finish(self) -> None:
-        """Call when a node stops and has saved all last seens; raises the ledger's errors."""
+        """Remove this node's runs and all their markers from the ledger. Call when the node stops and has saved every
+        last seen; raises the ledger's errors."""
         for run in (self._superseded, self.run):
             if run:
                 await write_within(self._ledger.end_run(run), LEDGER_DEADLINE)

@@ -1,8 +1,8 @@
-"""Saves the last seen of visits whose end the store did not take, because it is away or in recovery.
+"""Saves the last seen of sessions with an end that the store did not take, because it is unreachable or in recovery.
 
-Usually a session that ends is committed at once, and the record with its last seen saved after that. A session that is still
-not committed at the next flush is saved without the store. The record gets the same last seen when the store is back
-(`store_lacks`), so that every node hears of it.
+Usually the end of a session is committed at once, and the last seen in the record is saved after that. If it is still not
+committed at the next flush of the ledger, the last seen is saved without the store. The record gets the same last seen when
+the store is back (`store_lacks`), so that every node learns of it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ PART = 2_000  # users per statement batch
 
 class UncommittedEnds:
     def __init__(self, context: Context, forget: Callable[[str], None]) -> None:
-        """`forget`: called with users whose ledger row was changed."""
+        """`forget` is called with each user that gets a new last seen in the ledger."""
         self._ledger = context.ledger
         self._online_delay = context.timings.online_delay
         self._forget = forget
         self._ended: list[LocalSession] = []
 
     def note(self, session: LocalSession) -> None:
-        """Call when a session is lost."""
+        """Remember a lost session: `save` saves its last seen, unless the store has accepted the loss by then. Call
+        when a session is lost."""
         self._ended.append(session)
 
     async def save(self) -> None:
-        """Save the last seens of sessions that are not committed as lost; raises the ledger's errors."""
+        """Save in the ledger the last seen of users with lost sessions that the store has not accepted as lost yet;
+        raises the ledger's errors."""
         ended, self._ended = self._ended, []
         left = [session for session in ended if session in session.person.held]
         saved = 0
@@ -48,7 +50,7 @@ class UncommittedEnds:
             return
         known = await read_within(self._ledger.remembered([person.user for person in seen]), LEDGER_DEADLINE)
         visible = {person: at for person, at in seen.items() if not _is_hidden(person, known.get(person.user))}
-        # One millisecond less than the record will get: it must differ from the ledger, or no node would hear of it.
+        # One millisecond less than the record will get: an equal value would not change the record, and cause no log entry.
         await write_within(
             self._ledger.save_last_seen({person.user: at - 1 for person, at in visible.items()}), LEDGER_DEADLINE
         )
@@ -59,7 +61,8 @@ class UncommittedEnds:
 
 
 def _latest(sessions: Iterable[LocalSession], online_delay: int) -> dict[Person, int]:
-    """The last sign of life of each user, without visits that were shorter than `online_delay`."""
+    """Return the last sign of life (ms) of each user in these sessions. Sessions that were shorter than `online_delay`,
+    or ended because the user was deleted, do not count."""
     latest: dict[Person, int] = {}
     for session in sessions:
         if session.seen_at >= session.since + online_delay and not session.ended_by_deletion:
@@ -68,6 +71,7 @@ def _latest(sessions: Iterable[LocalSession], online_delay: int) -> dict[Person,
 
 
 def _is_hidden(person: Person, known: Remembered | None) -> bool:
-    """True if the user is invisible by the record or by the ledger; the store may have lost a newer choice than either."""
+    """True if the user's mode is invisible by the record or by the ledger (`known`): either of them may be out of
+    date."""
     choice = None if known is None else known.choice
     return person.record.presence.mode is Mode.INVISIBLE or (choice is not None and choice.mode is Mode.INVISIBLE)
