@@ -10,7 +10,7 @@ from herenow.settings.model import without_password
 
 
 def reaper_announcement(settings: Settings, shards: Collection[int] | None) -> str:
-    """`shards` None: all of them."""
+    """Return the line that a reaper prints when it is ready: its version, shards and engine. `shards` None: all shards."""
     which = "all shards" if shards is None else f"shards {', '.join(map(str, sorted(shards)))}"
     return f"herenow {__version__} reaps {which} of {without_password(settings.engine)}"
 

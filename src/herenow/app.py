@@ -44,7 +44,7 @@ SWITCH = 0.0005
 
 
 def serve(settings: Settings, *, demo: bool = False) -> int:
-    """Run a server until a signal stops it; returns the exit code."""
+    """Run a server until a signal stops it, and return the exit code. `demo`: with the users and the page of the demo."""
     _prepare_process(settings)
     with Listener(settings) as listener:
         uvloop.run(_serve(settings, listener, demo=demo))
@@ -52,7 +52,8 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
 
 
 def work(settings: Settings, link: int) -> int:
-    """As `serve`, as one of several workers. `link`: file descriptor of the connection to the supervisor."""
+    """Run a server as one of several workers, until a signal or its supervisor stops it, and return the exit code.
+    `link`: file descriptor of the connection to the supervisor."""
     _prepare_process(settings)
     uvloop.run(_work(settings, link))
     return 0
@@ -65,7 +66,8 @@ def _prepare_process(settings: Settings) -> None:
 
 
 def reap(settings: Settings, reaping: Reaping) -> int:
-    """Run a reaper, which only decides due users, until a signal stops it; returns the exit code."""
+    """Run a reaper until a signal stops it, and return the exit code. A reaper accepts no clients: it only expires
+    users whose reconnect window, mode or custom status is over."""
     configure_logging(settings.log_format, settings.log_level)
     uvloop.run(_reap(settings, reaping))
     return 0
@@ -133,7 +135,8 @@ class Served:
 async def running(
     settings: Settings, listener: Listener, *, demo: bool = False, worker: Worker | None = None
 ) -> AsyncIterator[Served]:
-    """A context in which a node serves on this listener; its end drains and stops the node."""
+    """Start a node that serves clients on this listener, for the duration of the context; then drain and stop it.
+    `worker`: the link to the supervisor, if this process is one of several workers."""
     secret = resolve_secret(settings) if settings.accepts_secret else None
     if demo and secret is None:
         raise ConfigurationError("--demo signs tokens of its own: configure a secret beside the JWKS to use it.")
@@ -188,7 +191,7 @@ async def running(
                 with suppress(asyncio.CancelledError):
                     await serving
                 sockets.abort_all()
-                websockets.close_queue.finish()  # with their true close times
+                websockets.close_queue.finish()  # handle the closed connections, with their true close times
                 await node.stop()
                 await websockets.stop()
                 await auth.stop()
@@ -197,14 +200,16 @@ async def running(
 
 
 def _connect_supervisor(worker: Worker, node: Node, auth: Auth) -> None:
-    """Report our epochs and figures to the supervisor; retire epochs of workers that it reports dead."""
+    """Report this node's epoch to the supervisor, send it statistics on request, and retire the epochs of workers that
+    it reports dead."""
     worker.use(node.context.authority.epoch)
     worker.on_dead = node.cluster.bury
     worker.report = lambda: encode_report(node, auth)
 
 
 def _tune_garbage_collector() -> None:
-    """Collect less often, and never the objects made so far: ten thousand sockets are millions of long-lived objects."""
+    """Make Python collect garbage less often, and never the objects made so far: ten thousand sockets are millions of
+    long-lived objects."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

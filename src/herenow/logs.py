@@ -55,7 +55,7 @@ _QUOTED = re.compile(r"[ \t=\r\n\"']")
 
 
 def configure_logging(form: str, level: str) -> None:
-    """Send our log lines and those of libraries to standard error, in the same format."""
+    """Send our log lines and those of libraries to standard error, in one format. `form`: `console` or `json`."""
     stream = Unfailing(sys.stderr)
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     shared: list[structlog.typing.Processor] = [

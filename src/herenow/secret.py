@@ -17,7 +17,8 @@ from herenow.settings.model import MIN_SECRET_BYTES, POSTGRESQL
 
 
 def resolve_secret(settings: Settings) -> str:
-    """The configured secret, or the stored one, generated if missing. Raises `ConfigurationError` if it is unusable."""
+    """Return the secret that signs tokens: the configured one, or the one in the secret file, generated if missing.
+    Raises `ConfigurationError` if the file is unusable."""
     if settings.secret is not None:
         return settings.secret.get_secret_value()
     path = secret_path(settings)
@@ -35,7 +36,8 @@ def resolve_secret(settings: Settings) -> str:
 
 
 def secret_path(settings: Settings) -> Path | None:
-    """The file of a generated secret: herenow.db → herenow.secret. None for a ledger in memory."""
+    """Return the file of a generated secret: next to the ledger (herenow.db → herenow.secret), or in the current folder
+    if the ledger is a database server. None for a ledger in memory, whose secret is not stored."""
     if settings.ledger.startswith(POSTGRESQL):
         return Path("herenow.secret")
     ledger = settings.ledger_path
@@ -58,7 +60,8 @@ def _read(path: Path) -> str:
 
 
 def _write(secret: str, path: Path) -> None:
-    """Write the file atomically. If two processes start at the same time, the first one's secret wins for both."""
+    """Write the secret to the file atomically, unless the file exists: of two processes that start at the same time,
+    both use the secret of the first."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -34,6 +34,9 @@ log = structlog.get_logger(__name__)
 
 
 class Node:
+    """One node, with all its parts. `relations`: the source of relations, if not the ledger. `on_epoch`: called with each
+    new epoch before a write under it."""
+
     def __init__(
         self,
         context: Context,
@@ -42,7 +45,6 @@ class Node:
         relations_health: SourceHealth | None = None,
         on_epoch: Callable[[str], None] = lambda epoch: None,
     ) -> None:
-        """`relations`: their source, if not the ledger. `on_epoch`: called with each new epoch before a write under it."""
         self.context = context
         self.relations_health = relations_health or SourceHealth()
         self.ready = False
@@ -56,7 +58,8 @@ class Node:
         self.admin = Admin(context, delivery, records, sessions, cluster, access, viewing)
 
     async def start(self, terms: Mapping[str, str]) -> None:
-        """Open the engine, restore an embedded store, start all parts. The ledger must be open already."""
+        """Start the node: open the engine, restore an embedded store from the ledger, start all parts. The ledger must
+        be open already. `terms`: settings that must be the same on all nodes of the store."""
         context = self.context
         await context.engine.open(terms)
         if context.settings.engine_in_memory:
@@ -92,7 +95,8 @@ class Node:
         await self.cluster.count_users()
 
     async def drain(self) -> None:
-        """Ask clients to reconnect elsewhere, and wait a moment until they have left. Requests are still answered."""
+        """Ask all clients to reconnect to another node, and wait a few seconds until they have left. REST requests are
+        still answered."""
         if self.draining:
             return
         self.draining = True
@@ -104,12 +108,13 @@ class Node:
             log.warning("stop.clients_stay", connections=metrics.connections)
 
     def retry_after(self) -> str:
-        """A close reason with the delay (ms) after which to reconnect: random, at most a third of the grace."""
+        """Return a close reason with the milliseconds after which to reconnect: random, at most a third of the grace."""
         spread = self.context.timings.grace // 3
         return f"retry_after_ms={random.randint(0, max(spread, 1))}"
 
     async def stop(self) -> None:
-        """Commit lost sessions, save, give up the lease. The caller must not admit new connections or requests any more."""
+        """Stop the node: commit its sessions as lost, save to the ledger, give up the lease. The caller must not admit
+        new connections or requests any more."""
         await self.drain()
         self.sessions.let_go_all()
         handed_over = await shutdown.hand_over(self.context, self.sessions)

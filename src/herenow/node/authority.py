@@ -39,13 +39,14 @@ class Authority:
 
     @property
     def holds_lease(self) -> bool:
-        """False two thirds of a lease after the last renewal: another node may be about to mark this one dead."""
+        """True if this node may act under its lease: renewed less than two thirds of a lease ago, epoch not retired,
+        node not stopping. After two thirds another node may be about to mark this one dead."""
         held = self._clock.monotonic() - self.renewed < self._node_lease * 2 / 3
         return held and not self.retired and not self.left
 
     @property
     def renewed_ago(self) -> float | None:
-        """Seconds since the last renewal; None: none under this epoch."""
+        """Seconds since this node last renewed its lease under the present epoch; None: not renewed yet."""
         return None if self.renewed == float("-inf") else self._clock.monotonic() - self.renewed
 
     def begin_epoch(self) -> str:

@@ -23,7 +23,8 @@ class Histogram:
 
 
 def quantile(counts: Sequence[int], share: float) -> float | None:
-    """Seconds within which this share of the observations lies, at most the last bound; None: no observations."""
+    """Return the seconds within which this share (0 to 1) of the observations lies, at most the last of `BOUNDS`. None:
+    no observations. `counts`: observations per bound, as in `Histogram`."""
     total = sum(counts)
     if not total:
         return None

@@ -1,8 +1,9 @@
 """Shards that could not be written for a while: from when until when, and how long ends wait after that.
 
-A session that could not be committed during an outage must come before an end that fell due meanwhile, also when another
-node holds it. So after an outage every node first commits the sessions that it holds; a third of a lease later ends are
-decided. Ends wait too while the lease of another node is late: that node may hold a session that it cannot commit.
+An end is a decision that shows a user offline. A session that could not be committed during an outage must come before an
+end that fell due meanwhile, also when another node holds the session. So after an outage every node first commits the
+sessions that it holds; a third of a lease later ends are decided. Ends wait too while the lease of another node is late:
+that node may hold a session that it cannot commit.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from herenow.errors import Unavailable
 from herenow.kit.clock import Clock
 
 REMEMBER = 2.0
-"""Leases for which an outage is remembered after its end: what fell due during it has been decided by then."""
+"""Leases for which an outage is remembered after it: users that fell due during the outage have been decided by then."""
 
 
 class EndsWait(Unavailable):
-    """A decision would show a user offline while ends wait: it is made later."""
+    """A decision that would show a user offline must wait (see above); it is made later."""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,9 +27,9 @@ class Outages:
     _clock: Clock
     _node_lease: float
     _failing: dict[int, int] = field(default_factory=dict)
-    """Shard → time of the first write that failed since the last one that succeeded."""
+    """Shard → time (ms) of the first write that failed since the last one that succeeded."""
     _last: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Shard → begin and end of its last outage."""
+    """Shard → begin and end (ms) of its last outage."""
     _wait_until: dict[int, float] = field(default_factory=dict)
     """Shard → monotonic time until which ends wait there."""
     _all_wait_until: float = 0.0
@@ -36,20 +37,23 @@ class Outages:
     _listeners: list[Callable[[Collection[int]], None]] = field(default_factory=list)
 
     def subscribe(self, on_begin: Callable[[Collection[int]], None]) -> None:
-        """`on_begin` is called with the shards whose outage begins."""
+        """Register a function that is called with the shards in which an outage begins."""
         self._listeners.append(on_begin)
 
     def suspect_all(self) -> None:
-        """The lease could not be renewed: the next probe finds out which shards cannot be written."""
+        """Let the next `to_probe` return all shards. Call when the lease could not be renewed: it is then unknown which
+        shards can be written."""
         self._suspected = True
 
     def to_probe(self, shards: int) -> Collection[int]:
-        """Of so many shards, those that must be written to find out whether they can be."""
+        """Return the shards that need a test write to find out whether they can be written: the failing ones, or all
+        after `suspect_all`. `shards`: how many shards the store has."""
         suspected, self._suspected = self._suspected, False
         return range(shards) if suspected else tuple(self._failing)
 
     def on_failure(self, shards: Iterable[int]) -> None:
-        """A write to these shards failed, or may have."""
+        """Record that a write to these shards failed or got no answer. In a shard without an outage one begins, and the
+        subscribers are called."""
         begins = [shard for shard in shards if shard not in self._failing]
         self._failing |= dict.fromkeys(begins, self._clock.now())
         if begins:
@@ -57,7 +61,8 @@ class Outages:
                 listener(begins)
 
     def on_success(self, shard: int) -> bool:
-        """The shard took a write. True: that ends an outage, so commit what is held there."""
+        """Record that the shard accepted a write. Returns True if that ends an outage: then commit the sessions that
+        this node holds there."""
         since = self._failing.pop(shard, None)
         if since is None:
             return False
@@ -66,7 +71,8 @@ class Outages:
         return True
 
     def hold_ends(self) -> None:
-        """In all shards, for a third of a lease: another node's lease is late."""
+        """Postpone decisions that show a user offline, in all shards, for a third of a lease. Call when the lease of
+        another node is late: that node may hold sessions that it cannot commit."""
         self._all_wait_until = self._clock.monotonic() + self._node_lease / 3
 
     @property
@@ -74,13 +80,15 @@ class Outages:
         return self._failing.keys()
 
     def ends_wait(self, shard: int, *, requested: bool = False) -> bool:
-        """`requested`: the end was requested (a sign-out). It waits for an outage of the shard, not for a late node: that
-        may take longer than a caller waits."""
+        """True if decisions that show a user of this shard offline must wait: during an outage of the shard, shortly
+        after it, or while the lease of another node is late. `requested`: the user asked for it (a sign-out). It does
+        not wait for a late lease, because that may take longer than the caller waits."""
         until = max(self._wait_until.get(shard, 0.0), 0.0 if requested else self._all_wait_until)
         return shard in self._failing or self._clock.monotonic() < until
 
     def of(self, shard: int) -> tuple[int, int] | None:
-        """The shard's outage: the present one, or the last one for as long as it matters."""
+        """Return begin and end (ms) of the shard's outage: of the present one, with now as its end, or of the last one
+        if that ended less than `REMEMBER` leases ago. None: neither."""
         if not self._failing and not self._last:
             return None
         now = self._clock.now()
@@ -94,6 +102,7 @@ class Outages:
 
     @property
     def shards_waiting(self) -> int:
-        """Number of shards in which ends wait, besides those of a late lease."""
+        """Number of shards in which decisions that show a user offline wait because of an outage. Waiting for another
+        node's late lease does not count."""
         now = self._clock.monotonic()
         return len(self._failing.keys() | {shard for shard, until in self._wait_until.items() if now < until})

@@ -20,7 +20,9 @@ log = structlog.get_logger(__name__)
 
 
 async def hand_over(context: Context, sessions: Sessions) -> bool:
-    """Returns True if every session is committed as lost. If not, keep the lease row: other nodes then find it dead."""
+    """Commit waiting REST heartbeats, and wait at most `CLIENTS_LEAVE` seconds until all other sessions of this
+    stopping node are committed as lost. Returns False if some are not: then keep the node's lease row, so that other
+    nodes find the node dead and take over its sessions."""
     people = context.people
     stamps = context.tasks.spawn(sessions.hand_over(), "hand-over")
     if await within(CLIENTS_LEAVE, lambda: stamps.done() and not any(p.unfinished for p in people)):
@@ -30,7 +32,8 @@ async def hand_over(context: Context, sessions: Sessions) -> bool:
 
 
 async def save(context: Context, records: Records) -> None:
-    """Save to the ledger: without a deadline if the store is embedded; another one keeps its unsaved flags."""
+    """Write all unsaved last seens, modes and custom statuses to the ledger. With an embedded store there is no time
+    limit; another store keeps the unsaved flags, so this stops after `LAST_CALLS` seconds."""
     try:
         async with asyncio.timeout(None if context.settings.engine_in_memory else LAST_CALLS):
             await records.finish()
@@ -48,7 +51,7 @@ async def leave(cluster: Cluster) -> None:
 
 
 async def within(seconds: float, done: Callable[[], bool]) -> bool:
-    """Wait until `done()` is true; returns False after `seconds`."""
+    """Wait until `done()` is true, and return True; after `seconds` return False."""
     try:
         async with asyncio.timeout(seconds):
             while True:

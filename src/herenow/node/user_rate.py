@@ -21,7 +21,8 @@ class UserRate:
         return len(self._full_at)
 
     def take(self, user: str) -> int:
-        """Count a request of this user: 0, or, if there were too many, the milliseconds to wait; then it is not counted."""
+        """Count a request of this user against the rate limit. Returns 0 if it is permitted, otherwise the milliseconds
+        to wait; a refused request is not counted."""
         now = self._clock.now()
         full_at, wait = take_token(self._full_at.get(user, now), now, self._rate)
         if wait == 0:

@@ -23,16 +23,19 @@ class Restarts:
         self.in_a_row = 0
 
     def pause_after(self, lived: float) -> float | None:
-        """Seconds to wait before the restart of a worker that has lived so many seconds; None: give up."""
+        """Count the death of a worker that lived for `lived` seconds. Returns the seconds to wait before its restart;
+        None: give up."""
         if lived >= self._steady:
             self.in_a_row = 0
         self.in_a_row += 1
         return self._pauses[self.in_a_row - 1] if self.in_a_row <= len(self._pauses) else None
 
     def pause_while_away(self) -> float:
-        """Seconds to wait if the worker could not start because a service is out of reach. Not counted as a death."""
+        """Return the seconds to wait before the restart of a worker that could not start because a service is out of
+        reach. It is not counted as a death."""
         return self._pauses[-1]
 
     def pauses_between_tries(self) -> Iterator[float]:
-        """Seconds to wait after each attempt that the system refused, growing up to the last of the pauses."""
+        """Yield the seconds to wait after each attempt to start a process that the system refused: growing up to the
+        last of the pauses, without end."""
         return chain(self._pauses[1:], repeat(self._pauses[-1]))

@@ -67,8 +67,9 @@ class Supervisor:
         on_ready: Callable[[], None],
         make_restarts: Callable[[], Restarts] = Restarts,
     ) -> None:
-        """`command` starts a worker; the descriptor of its end of the link is appended. `hung_after`: seconds without a
-        heartbeat after which a worker is killed. `on_ready` is called once, when all workers are ready."""
+        """Prepare to supervise this number of workers. `command` starts one; the file descriptor of its link is
+        appended. `hung_after`: seconds without a heartbeat after which a worker is killed. `on_ready` is called once,
+        when all workers are ready."""
         self._command = tuple(command)
         self._address = address
         self._hung_after = hung_after
@@ -83,7 +84,7 @@ class Supervisor:
         self._failure: HerenowError | None = None
 
     def stop(self) -> None:
-        """Shut down all workers, then end `run` (SIGTERM, SIGINT)."""
+        """Make `run` shut down all workers and end (SIGTERM, SIGINT)."""
         self._stop.set()
 
     def replace_all(self) -> None:
@@ -91,7 +92,8 @@ class Supervisor:
         self._replace_requested.set()
 
     async def run(self) -> int:
-        """Run until `stop` and return the exit code. Raises `GivenUp` or `ConfigurationError` when workers keep dying."""
+        """Start the workers, keep them running until `stop`, and return the exit code. Raises `GivenUp` or
+        `ConfigurationError` when workers keep dying."""
         self._handle_signals()
         try:
             code = await self._start_first()
@@ -106,7 +108,8 @@ class Supervisor:
     # Start
 
     async def _start_first(self) -> int | None:
-        """Start the first worker. Returns None when it is ready or `stop` was called; otherwise our exit code."""
+        """Start the first worker and wait until it is ready. Returns None when it is, or when `stop` was called;
+        otherwise the exit code with which the supervisor must end."""
         slot = self._slots[0]
         try:
             slot.worker = worker = await self._start(slot)
@@ -148,7 +151,7 @@ class Supervisor:
         return task
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        """End the supervisor if one of its tasks failed; it is restarted from outside."""
+        """End the supervisor if this task of the supervisor failed; the system that runs it must restart it."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("supervisor.failed", task=task.get_name(), exc_info=error)
@@ -202,7 +205,8 @@ class Supervisor:
             await asyncio.sleep(pause)
 
     async def _start(self, slot: _Slot) -> _Worker:
-        """Raises `OSError` when no descriptor, memory or process is left, or the program does not exist."""
+        """Start a worker process for this slot, and its link. Raises `OSError` when no descriptor, memory or process is
+        left, or the program does not exist."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -229,7 +233,8 @@ class Supervisor:
         return worker
 
     async def _handle_worker(self, worker: _Worker) -> None:
-        """Handle all messages of a worker, including those it sent before it died, and then its end."""
+        """Handle all messages of a worker until its link closes, including those it sent before it died, and then its
+        end."""
         try:
             async for message in worker.link.messages():
                 self._on_message(worker, message)
@@ -266,8 +271,8 @@ class Supervisor:
                 pass
 
     def _announce_dead(self) -> None:
-        """Send the epochs of dead workers to all ready ones, which agree on one of them to handle each. Repeated whenever a
-        worker ends or becomes ready, until one confirms: the receivers may be dead too."""
+        """Send the epochs of dead workers to all ready workers, which agree on one of them to handle each epoch.
+        Repeated whenever a worker ends or becomes ready, until one confirms: the receivers may be dead too."""
         if self._unhandled_epochs:
             for worker in self._workers:
                 if worker.ready.is_set():
@@ -307,8 +312,8 @@ class Supervisor:
                 log.info("workers.replaced")
 
     async def _replace(self, slot: _Slot) -> bool:
-        """Start the new process before the old one ends, so that the address always accepts connections. Returns False if
-        the new process does not become ready; the old one then stays."""
+        """Replace the worker process of this slot. The new one starts before the old one ends, so that the address
+        always accepts connections. Returns False if the new process does not become ready; the old one then stays."""
         old = slot.worker
         new = await self._start_with_retries(slot)
         with contextlib.suppress(TimeoutError):
@@ -343,7 +348,8 @@ class Supervisor:
                     worker.kill()
 
     async def _end_all(self) -> bool:
-        """Shut down all workers at once. Returns True if all of them ended as they should."""
+        """Shut down all workers at once, and wait until they have ended. Returns True if all of them ended as they
+        should."""
         workers = tuple(self._workers)
         for worker in workers:
             worker.signal(signal.SIGTERM)
@@ -413,12 +419,13 @@ class _Worker:
 
     @property
     def silent_for(self) -> float:
-        """Seconds since the last message, or since the start."""
+        """Seconds since the last message of this worker, or since its start if it has sent none."""
         return self._loop.time() - (self._started_at if self.received_at is None else self.received_at)
 
     @property
     def ended_in_order(self) -> bool:
-        """True for exit code 0, and for SIGTERM before the worker was ready: its handler may not have been installed."""
+        """True if the worker ended as it should: with exit code 0, or by SIGTERM before it was ready, because its
+        signal handler may not have been installed."""
         return self.code == 0 or (self.code == -signal.SIGTERM and not self.ready.is_set())
 
     def kill(self) -> None:

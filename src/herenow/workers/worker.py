@@ -53,8 +53,9 @@ class Worker:
 
     @classmethod
     async def join(cls, descriptor: int, stop: Callable[[], None]) -> Worker:
-        """Connect to the supervisor over an inherited descriptor and wait for our `Place`. `stop` is called when this
-        process is to end. Raises `ConfigurationError` for a bad descriptor, `Unavailable` if the supervisor has ended."""
+        """Connect to the supervisor over an inherited file descriptor, and wait for the message with our number and
+        address (`Place`). `stop` is called when this process is to end. Raises `ConfigurationError` for a bad
+        descriptor, `Unavailable` if the supervisor has ended."""
         try:
             link = await Link.over(socket.socket(fileno=descriptor))
         except (OSError, ValueError):
@@ -71,7 +72,8 @@ class Worker:
         self._link.send(Ready())
 
     async def told(self) -> list[Told]:
-        """The reports of all workers, including this one. Raises `Unavailable` if the supervisor does not answer."""
+        """Request the reports of all workers, including this one, from the supervisor. Raises `Unavailable` if it does
+        not answer."""
         number = next(self._numbers)
         answer: asyncio.Future[list[Told]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer

@@ -80,7 +80,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
-    """To the worker that sent the question."""
+    """To the worker that sent the question: the reports of all workers."""
 
     number: int
     told: list[Told]
@@ -107,7 +107,8 @@ class Link:
             self._writer.write(_encode(message) + b"\n")
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Yield messages until the other end closes. Unknown messages (of a newer version) are skipped."""
+        """Yield the messages of the other process until it closes the link. Unknown messages (of a newer version) are
+        skipped."""
         while True:
             try:
                 line = await self._reader.readline()

@@ -19,7 +19,7 @@ POLL = 1.0
 """Seconds."""
 
 KEEP_CHANGES = 600.0
-"""Seconds for which rows are kept: twenty times the time for which facts are trusted without the table."""
+"""Seconds for which rows of the table are kept: twenty times as long as facts are trusted while it cannot be read."""
 
 CHANGES = 2_000
 
@@ -38,18 +38,18 @@ class ChangeFeed:
         self._metrics = context.metrics
         self._ledger = context.ledger
         self._cursor = 0
-        self.read_at = float("-inf")
-        """Monotonic time of the last successful read."""
+        self.read_at = float("-inf")  # monotonic time of the last successful read
         self.trouble: str | None = None
         self._old: tuple[float, int] | None = None
-        """(monotonic time, position then): every node will have passed it when `KEEP_CHANGES` are over."""
+        """(monotonic time, cursor then): `KEEP_CHANGES` seconds later all nodes have read the rows up to it; delete them."""
 
     async def start(self) -> None:
         self._cursor = await read_within(self._ledger.changes_head(), LEDGER_DEADLINE)
         self.read_at = self._clock.monotonic()
 
     async def poll(self, apply: Callable[[Sequence[LedgerChange]], Awaitable[None]]) -> None:
-        """Pass new rows to `apply`. Failures are counted and kept in `trouble`."""
+        """Read new rows of the ledger's change table and pass them to `apply`. Failures are counted and kept in
+        `trouble`, not raised."""
         for _ in range(TRIES):
             asked = self._clock.monotonic()
             await self._poll(apply)

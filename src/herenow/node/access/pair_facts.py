@@ -24,7 +24,7 @@ USERS = 200_000
 CLASSES = 10_000
 
 USUAL = 512
-"""Targets with the usual fact that are kept as ids, in a tuple that is copied for each change. Others have an entry each."""
+"""Targets with the usual fact that are kept as ids at most: their tuple is copied for each change. Others have an entry."""
 
 FOREVER = 1 << 62
 
@@ -32,7 +32,7 @@ FOREVER = 1 << 62
 @dataclass(frozen=True, slots=True)
 class PairFact:
     until: int = 0
-    """Time (ms) until which they are related; 0: they are not."""
+    """Time (ms) until which viewer and target are related; 0: they are not."""
     relation: Relation = UNRELATED
     shares_room: bool = False
     block: Block | None = None
@@ -51,7 +51,8 @@ class PairFact:
 
 
 def pair_fact(relation: Relation, *, shares_room: bool, block: Block | None) -> PairFact:
-    """The most common ones are shared objects."""
+    """Combine relation, shared room and block of a viewer and a target into a `PairFact`. Plain strangers, mutual
+    followers and contacts share one object each."""
     if block is None and not shares_room:
         if relation is IN_CONTACT or relation == IN_CONTACT:
             return CONTACTS
@@ -77,8 +78,10 @@ PLAIN = (CONTACTS, FRIENDS, STRANGERS)
 
 @dataclass(slots=True, eq=False, repr=False)
 class ViewerFacts:
+    """The facts between one viewer and the targets."""
+
     usual: PairFact = CONTACTS
-    """The most common fact."""
+    """The most common fact of this viewer."""
     users: Ids = NO_IDS
     """Targets that have the usual fact."""
     others: dict[str, PairFact] | None = None
@@ -94,7 +97,8 @@ class ViewerFacts:
         return None if self.others is None else self.others.get(target)
 
     def unusual(self, targets: Sequence[str]) -> frozenset[str]:
-        """Targets without the usual fact. If `users` was full once, some that have it may be included."""
+        """Return those of the targets with which the viewer does not have the most common relation (`usual`). If
+        `users` was full once, the result may include some with which the viewer has it."""
         users, others, usual = self.users, self.others, self.usual
         if len(users) > MANY * len(targets):  # then a search for each is faster
             unusual = frozenset([target for target in targets if not holds(users, target)])
@@ -126,7 +130,8 @@ class ViewerFacts:
                 self.others.update(others)
 
     def _reconsidered(self, ties: Mapping[str, PairFact]) -> Mapping[str, PairFact]:
-        """Choose another usual fact if it is more common in `ties`. Returns the facts to learn then."""
+        """Choose another most common relation (`usual`) for this viewer if it occurs more often in `ties`, the new
+        relations by target. Returns the relations to store: `ties`, and all old ones too if `usual` changed."""
         counts = [sum([what is plain for what in ties.values()]) for plain in PLAIN]
         if max(counts) <= len(self.users):
             return ties
@@ -177,7 +182,8 @@ class PairFacts:
         self._preferences.put(user, UNDECIDED if undecided or preferences is None else preferences)
 
     def learn_all_preferences(self, users: Sequence[str], decided: Mapping[str, Preferences]) -> None:
-        """`decided` lacks users that have the defaults."""
+        """Cache the preferences of these users. `decided`: preferences by user; users that are not in it have the
+        defaults."""
         if decided:
             for user in users:
                 self.learn_preferences(user, decided.get(user))
@@ -196,14 +202,14 @@ class PairFacts:
         self._preferences.pop(user, None)
 
     def forget_facts_of(self, user: str) -> None:
-        """Forget the user's facts as viewer and as target. It searches all viewers."""
+        """Forget the relations and blocks of this user, as viewer and as target. It is slow: it searches all viewers."""
         self._ties.pop(user, None)
         for ties in self._ties.values():
             if ties.get(user) is not None:
                 ties.forget(user)
 
     def forget_sights_of(self, viewer: str) -> dict[str, PairFact]:
-        """Forget and return the facts of this viewer."""
+        """Forget the relations and blocks of this viewer with all targets, and return them by target."""
         ties = self._ties.pop(viewer, None)
         return {} if ties is None else ties.all()
 
@@ -214,7 +220,8 @@ class PairFacts:
     # Judge
 
     def among_ids(self, viewer: str, users: Ids) -> Ids:
-        """`users`, if possible as the equal tuple that is kept here, to save memory."""
+        """Return these user ids, if possible as the equal tuple that is cached for this viewer: sharing one tuple saves
+        memory."""
         ties = self._ties.get(viewer)
         return users if ties is None or ties.users != users else ties.users
 
@@ -222,7 +229,8 @@ class PairFacts:
         return self._preferences.get(user)
 
     def facts(self, viewer: str, target: str, now: int, *, invisible: bool = False) -> Facts | None:
-        """All facts, for an explanation. None: unknown."""
+        """Return all that decides what the viewer may see of the target (relation, block, preferences), to explain it.
+        None: not all is cached. `invisible`: the target's mode is invisible."""
         ties = self._ties.get(viewer)
         what = None if ties is None else ties.get(target)
         theirs, mine = self._preferences.get(target), self._preferences.get(viewer)
@@ -241,8 +249,9 @@ class PairFacts:
         return self._judged(what, theirs, mine, now)
 
     def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[ViewScope | None]:
-        """Scope of each target, in order; None: unknown. The duration must not reveal that a target hides: unusual targets
-        cost no more than their own judgement, and at least one target is judged in any case."""
+        """Return how much the viewer may see of each target (its view scope), in order; None: relation or preferences
+        are not cached. The time it takes must not reveal that a target hides: a target with unusual rules costs no more
+        than its own judgement, and at least one target is judged in any case."""
         ties, mine = self._ties.get(viewer), self._preferences.get(viewer)
         if len(targets) < MANY or ties is None or mine is None:
             return [self._known_sight(viewer, target, now) for target in targets]
@@ -256,18 +265,20 @@ class PairFacts:
         return None if verdict is None else verdict.scope
 
     def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, ViewScope]:
-        """Scope by target; unknown counts as `NONE`."""
+        """Return how much the viewer may see of each target, as view scopes by target. `NONE` if relation or
+        preferences are not cached."""
         known, none = self.known_sights(viewer, targets, now), ViewScope.NONE
         return {t: none if sight is None else sight for t, sight in zip(targets, known, strict=True)}
 
     def sights_of(self, target: str, viewers: Iterable[str], now: int) -> dict[str, ViewScope]:
-        """Scope of one target by viewer; unknown counts as `NONE`."""
+        """Return how much each viewer may see of one target, as view scopes by viewer. `NONE` if relation or
+        preferences are not cached."""
         theirs = self._preferences.get(target)
         if theirs is None:
             return {viewer: ONESELF.scope if viewer == target else ViewScope.NONE for viewer in viewers}
         ties, preferences = self._ties.get, self._preferences.get
         plain: list[ViewScope | None] = [None] * 4
-        """Scopes of viewers without a block, by: is related, shares last seen."""
+        """View scopes of viewers without a block. Index: 2 if related to the target, plus 1 if they share last seen."""
         sights: dict[str, ViewScope] = {}
         usual = self._judged(FRIENDS, theirs, UNDECIDED, now).scope
         for viewer in viewers:

@@ -21,28 +21,33 @@ Key = TypeVar("Key")
 
 
 class RefreshSchedule(Generic[Key]):
+    """Decides when cached relations must be queried again and when they expire. `limit`: permitted age in seconds; None:
+    they do not expire."""
+
     def __init__(self, limit: float | None, monotonic: Callable[[], float]) -> None:
-        """`limit`: permitted age in seconds; None: facts do not expire."""
         self._limit = limit
         self._monotonic = monotonic
         self._since: dict[Key, float] = {}
         self._checks: list[tuple[float, int, Key, float]] = []
-        """Heap of (monotonic time of the check, number that decides between equal times, key, its `_since` then)."""
+        """Heap of (monotonic time of the check, number that decides between equal times, key, `_since` of the key then)."""
         self._count = 0
 
     def asked(self, key: Key, at: float) -> None:
-        """Some facts of `key` were queried at `at`; its age is that of the oldest."""
+        """Record that some relations of `key` (a viewer, for example) were queried at `at` (monotonic seconds). The
+        oldest give a key its age, so the time of an earlier query is kept."""
         if self._limit is not None and key not in self._since:
             self._since[key] = at
             self._push(at + self._limit * random.uniform(EARLIEST, LATEST), key, at)
 
     def asked_anew(self, key: Key, at: float) -> None:
-        """All facts of `key` were queried at `at`."""
+        """Record that all relations of `key` were queried at `at` (monotonic seconds): the age of the key counts from
+        there."""
         self._since.pop(key, None)
         self.asked(key, at)
 
     def turns(self) -> tuple[list[Key], list[Key]]:
-        """Returns (keys to query again, keys that expired)."""
+        """Return two lists: the keys whose cached relations must be queried again now, and the keys whose relations
+        have expired."""
         old: list[Key] = []
         over: list[Key] = []
         now = self._monotonic()

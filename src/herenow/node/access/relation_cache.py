@@ -37,10 +37,11 @@ TRUST = 30.0
 
 MEMBERS = 200_000
 TRIES = 3
-"""Queries at most, if facts change meanwhile. After that the lookup is left to `resolve`, which repeats it every second."""
+"""Times that a query is made if facts change meanwhile. After that it is left to `resolve`, which repeats it each second."""
 
 ANYBODY = "*"
-"""Beside a user in a changed pair: all pairs of this user. If a user has this id, facts are at worst queried again."""
+"""In place of the other user in a changed pair: all pairs of the user changed. If a user has this id, facts are at worst
+queried again."""
 
 EVERYTHING = (ANYBODY, ANYBODY)
 
@@ -56,28 +57,33 @@ class ChangeEvents(Protocol):
     """Implemented by `admin`, whose copy of revoked tokens follows the same change table."""
 
     def on_ledger_change(self, change: LedgerChange) -> None:
-        """A row of the change table, or a change that another node or the application reported."""
+        """Called with each row of the ledger's change table, and each change that another node or the application
+        reports."""
 
     def on_trust_change(self, *, trusted: bool) -> None:
-        """Facts are trusted again, or no longer: the change table could not be read for `TRUST` seconds."""
+        """Called when the cache was emptied: the change table could not be read for `TRUST` seconds (then `trusted` is
+        False), is readable again, or reports that the ledger went back in time."""
 
 
 class AccessEvents(ChangeEvents, Protocol):
     """Implemented by `viewing`, which shows viewers what they may see."""
 
     def on_facts_old(self, viewer: str) -> None:
-        """Query the facts about this viewer again (`RelationCache.renew`)."""
+        """Called when the cached relations and blocks of this viewer are old: query them again (`RelationCache.renew`)."""
 
     def on_facts_expired(self, viewer: str) -> None:
-        """The facts about this viewer were not queried again in time, and are forgotten."""
+        """Called when the relations and blocks of this viewer were dropped because they were not queried again in time."""
 
     async def on_answers(self, viewers: list[str] | None) -> None:
-        """Facts about these viewers (None: all) were unknown, and may be available now."""
+        """Called when relations of these viewers (None: all viewers), which could not be queried before, may be
+        available now."""
 
 
 class RelationCache:
+    """Relations, blocks, preferences and memberships: cached, or queried. `source`: the source of relations; None: the
+    ledger."""
+
     def __init__(self, context: Context, source: Relations | None) -> None:
-        """`source` None: relations are in the ledger."""
         self._clock = context.clock
         self._metrics = context.metrics
         self._ledger = context.ledger
@@ -89,7 +95,7 @@ class RelationCache:
         self._changes = _Changes()
         limit = context.settings.relations_ttl if context.settings.asks_the_application else None
         self._refresh: RefreshSchedule[str | tuple[str, str]] = RefreshSchedule(limit, context.clock.monotonic)
-        """Keys: a viewer, or a (room, user)."""
+        """Keys: a viewer for relations and blocks, (room, user) for a membership."""
         self._unanswered = UnansweredLookups(self._is_answered, lambda viewers: self._viewing.on_answers(viewers))
         self._feed = ChangeFeed(context)
         self.start, self.resolve, self.among_ids = self._feed.start, self._unanswered.resolve, self._facts.among_ids
@@ -106,16 +112,17 @@ class RelationCache:
 
     @property
     def trusted(self) -> bool:
-        """False: the change table could not be read for too long; all facts count as unknown."""
+        """False if the change table could not be read for `TRUST` seconds. Then nothing in the cache is used."""
         return self._trusted
 
     @property
     def trouble(self) -> str | None:
-        """Why the change table cannot be read; None: it can."""
+        """The error of the last attempt to read the change table; None: it succeeded."""
         return self._feed.trouble
 
     async def view_scopes(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
-        """Scope by target. Unknown counts as `NONE`."""
+        """Return how much the viewer may see of each target, as view scopes by target. Missing relations and
+        preferences are queried; without an answer the scope is `NONE`."""
         await self.relate(viewer, targets)
         return self.sights(viewer, targets)
 
@@ -126,7 +133,8 @@ class RelationCache:
     # Query
 
     async def relate(self, viewer: str, targets: Sequence[str]) -> None:
-        """Query the missing facts that `verdict` needs. Those without an answer stay unknown."""
+        """Query the relations, blocks and preferences of the viewer and these targets that are not cached. Those
+        without an answer stay unknown. Call before `verdict` or `sights`."""
         for _ in range(TRIES):
             untied = self._facts.untied(viewer, targets)
             unasked = self._facts.unasked([viewer, *targets])
@@ -138,7 +146,8 @@ class RelationCache:
             self._leave_unanswered([(viewer, _first(targets))])
 
     async def relate_to(self, target: str, viewers: Sequence[str]) -> None:
-        """The same for one target and many viewers, as one query."""
+        """Query the relations, blocks and preferences of one target and many viewers that are not cached, as one query.
+        Those without an answer stay unknown."""
         for _ in range(TRIES):
             untied = self._facts.untied_to(target, viewers)
             unasked = self._facts.unasked([target, *viewers])
@@ -153,13 +162,15 @@ class RelationCache:
             self._leave_unanswered(concerned)
 
     async def renew(self, viewer: str, targets: Sequence[str]) -> None:
-        """Query all facts about this viewer and these targets again; until there is an answer, the cached ones count."""
+        """Query the relations and blocks between this viewer and these targets again. Until there is an answer, the
+        cached ones count."""
         await self._try([(viewer, _first(targets))], self._ask(viewer, targets, (), anew=True))
 
     async def _try(
         self, pairs: Sequence[tuple[str, str]], ask: Coroutine[object, object, list[tuple[str, str]]]
     ) -> bool:
-        """Run a query and record the pairs without an answer. True: there are none. `pairs`: recorded if the query fails."""
+        """Await the query `ask`, and record the (viewer, target) pairs without an answer for a retry. Returns True if
+        there are none. `pairs`: recorded if the query fails as a whole."""
         try:
             unanswered: Sequence[tuple[str, str]] = await ask
         except Unavailable:
@@ -169,8 +180,8 @@ class RelationCache:
         return not unanswered
 
     def _leave_unanswered(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """There was no answer about these (viewer, target), or each answer was out of date when it came, because the facts
-        changed meanwhile. The viewers see the targets offline until `resolve` has an answer."""
+        """Record these (viewer, target) pairs for a retry, because there was no answer about them, or their relations
+        changed during each query. The viewers see the targets offline until `resolve` has an answer."""
         self._metrics.unknown_pairs += 1
         for viewer, target in pairs:
             self._unanswered.add("between", viewer, target)
@@ -178,8 +189,9 @@ class RelationCache:
     async def _ask(
         self, one: str, others: Sequence[str], users: Sequence[str], *, as_target: bool = False, anew: bool = False
     ) -> list[tuple[str, str]]:
-        """Query and learn facts. Returns the (viewer, target) pairs without an answer. Facts that change during the query
-        are not learned: the answer may be older. `as_target`: `one` is the target. `anew`: forget the old facts of `one`."""
+        """Query and cache the relations and blocks of `one` with `others`, and the preferences of `users`. Returns the
+        (viewer, target) pairs without an answer. What changes during the query is not cached: the answer may be older.
+        `as_target`: `one` is the target, not the viewer. `anew`: drop all relations of `one` that were cached before."""
         with self._changes.watched() as changed:
             asked = self._clock.monotonic()
             ties, preferences = await self._facts_of(one, others, users, as_target=as_target)
@@ -211,7 +223,9 @@ class RelationCache:
     async def _facts_of(
         self, one: str, others: Sequence[str], users: Sequence[str], *, as_target: bool = False
     ) -> tuple[dict[str, PairFact], Mapping[str, Preferences]]:
-        """Facts about pairs, without those that the source cannot answer; and preferences other than the defaults."""
+        """Query the relations and blocks of `one` with `others`, and the preferences of `users`. Returns both by user,
+        without users for which the source has no answer, and without default preferences. `as_target`: `one` is the
+        target, not the viewer."""
         now, related = self._clock.now(), self._source is self._ledger
         found: Sequence[Relation | None] = ()
         if others and not related:
@@ -240,7 +254,7 @@ class RelationCache:
     async def _from_source(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         if self._source is self._ledger:
             return await self._from_ledger(call)
-        return await read_within(call, LEDGER_DEADLINE)  # it counts its failures itself
+        return await read_within(call, LEDGER_DEADLINE)  # the source counts its failures itself
 
     async def _from_ledger(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         try:
@@ -253,7 +267,8 @@ class RelationCache:
 
     @property
     def in_doubt(self) -> bool:
-        """True if there are unanswered lookups and `resolve` is not running."""
+        """True if relations that could not be queried wait for a retry, and `resolve`, which retries them, is not
+        running."""
         return self._unanswered.waiting
 
     async def _is_answered(self, question: str, user: str, other: str) -> bool:
@@ -273,31 +288,35 @@ class RelationCache:
     # Read
 
     def verdict(self, viewer: str, target: str) -> Verdict | None:
-        """The scope and the rule for this pair. None: unknown, which must be treated as `NONE`. Call `relate` first."""
+        """Return how much the viewer may see of the target, and the rule that decides it, from the cache. None:
+        unknown, which must be treated as `NONE`. Call `relate` first."""
         if viewer == target:
             return ONESELF
         return self._facts.verdict(viewer, target, self._clock.now()) if self._trusted else None
 
     def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[ViewScope | None]:
-        """Scope of each target, in order; None: unknown."""
+        """Return how much the viewer may see of each target (its view scope), in order, from the cache. None: not cached."""
         if not self._trusted:
             return [ONESELF.scope if target == viewer else None for target in targets]
         return self._facts.known_sights(viewer, targets, self._clock.now())
 
     def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
-        """Scope by target; unknown counts as `NONE`. Call `relate` first."""
+        """Return how much the viewer may see of each target, as view scopes by target, from the cache. Unknown counts
+        as `NONE`. Call `relate` first."""
         if not self._trusted:
             return {target: ONESELF.scope if target == viewer else ViewScope.NONE for target in targets}
         return self._facts.sights(viewer, targets, self._clock.now())
 
     def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
-        """Scope of one target by viewer. Call `relate_to` first."""
+        """Return how much each viewer may see of one target, as view scopes by viewer, from the cache. Unknown counts
+        as `NONE`. Call `relate_to` first."""
         if not self._trusted:
             return {viewer: ONESELF.scope if target == viewer else ViewScope.NONE for viewer in viewers}
         return self._facts.sights_of(target, viewers, self._clock.now())
 
     async def facts(self, viewer: str, target: str, *, invisible: bool = False) -> Facts:
-        """All facts about two different users, for an explanation. Raises `Unavailable`."""
+        """Return all that decides what the viewer may see of another user (relation, block, preferences), to explain
+        it. Raises `Unavailable` if it is not cached and cannot be queried."""
         await self.relate(viewer, [target])
         facts = self._facts.facts(viewer, target, self._clock.now(), invisible=invisible)
         if facts is None or not self._trusted:
@@ -312,7 +331,8 @@ class RelationCache:
         return preferences
 
     async def contacts(self, user: str) -> list[str]:
-        """Fails closed: raises `Unavailable`."""
+        """Query the ids of the user's contacts. Raises `Unavailable` without an answer, or while changes of relations
+        cannot be read."""
         if not self._trusted:
             raise Unavailable("The relations are out of reach.")
         try:
@@ -322,7 +342,7 @@ class RelationCache:
             raise
 
     def membership(self, room: str, user: str) -> bool | None:
-        """None: unknown, call `is_member`."""
+        """Return from the cache whether the user is a member of the room. None: not cached, call `is_member`."""
         known = self._members.get((room, user))
         return None if known is None else known and self._trusted
 
@@ -345,7 +365,8 @@ class RelationCache:
     # Changes
 
     async def poll(self) -> None:
-        """Call every `POLL` seconds: read what changed, end contacts whose time is over, refresh old facts."""
+        """Read the ledger's change table, end contacts whose time is over, and query again or drop old cache entries.
+        Call every `POLL` seconds."""
         await self._feed.poll(self._apply)
         self._end_contacts()
         self._update_trust()
@@ -362,7 +383,8 @@ class RelationCache:
                 await asyncio.sleep(0)  # it searched all cached facts
 
     def changed(self, change: LedgerChange) -> None:
-        """Forget the old facts, and notify the listeners, which update views."""
+        """Forget the cached relations or preferences that this change concerns, and notify the listeners, which update
+        views."""
         self.forget(change)
         for listener in self._listeners:
             listener.on_ledger_change(change)
@@ -412,7 +434,7 @@ class RelationCache:
         if trusted != self._trusted:
             self._trusted = trusted
             log.warning("relations.trust", trusted=trusted)
-            self._forget_all()  # rows of changes since may be deleted already
+            self._forget_all()  # rows that were not read may be deleted already
 
     def _forget_all(self) -> None:
         self._changes.add(EVERYTHING)
@@ -423,7 +445,7 @@ class RelationCache:
 
 
 class _Changes:
-    """Collects pairs that change during a query."""
+    """Collects the pairs of users for which facts change during a query."""
 
     def __init__(self) -> None:
         self._watchers: list[set[tuple[str, str]]] = []

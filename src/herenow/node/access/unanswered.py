@@ -11,18 +11,20 @@ import random
 from collections.abc import Awaitable, Callable
 
 MOST = 50_000
-"""Entries at most. When there are so many, all viewers are reevaluated."""
+"""Lookups kept at most. When there are so many, all viewers are reevaluated."""
 
 TRIED = 3
 
 
 class UnansweredLookups:
+    """Lookups to retry. `is_answered(question, user, other)`: retry one, and return True if it is answered. `on_answers`:
+    reevaluate these viewers (None: all)."""
+
     def __init__(
         self,
         is_answered: Callable[[str, str, str], Awaitable[bool]],
         on_answers: Callable[[list[str] | None], Awaitable[None]],
     ) -> None:
-        """`is_answered(question, user, other)`: retry a lookup. `on_answers`: reevaluate these viewers (None: all)."""
         self._is_answered = is_answered
         self._on_answers = on_answers
         self._entries: dict[tuple[str, str], str] = {}
@@ -35,11 +37,12 @@ class UnansweredLookups:
 
     @property
     def waiting(self) -> bool:
-        """True if there are entries and `resolve` is not running."""
+        """True if relation lookups without an answer wait for a retry, and `resolve` is not running."""
         return bool(self._entries) and not self._resolving
 
     async def resolve(self) -> None:
-        """Retry some entries. If one is answered, drop all entries and reevaluate their viewers."""
+        """Retry a few of the relation lookups without an answer. If one is answered, drop all of them and reevaluate
+        what their viewers see."""
         self._resolving = True
         try:
             tried = random.sample(list(self._entries.items()), min(len(self._entries), TRIED))

@@ -56,7 +56,8 @@ class Delivery:
         self.top_targets = hub.top_targets
 
     def look(self) -> None:
-        """Call every `LOOK` seconds: send delayed changes, measure the loop's lag, abort connections that do not read."""
+        """Send delayed changes, measure the lag of the event loop, and abort connections that do not read. Call every
+        `LOOK` seconds."""
         self.hub.catch_up()
         self.overload.look()
         for outbox in self.hub.stuck(self._stuck_after):

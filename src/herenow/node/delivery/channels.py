@@ -25,7 +25,7 @@ from herenow.wire.shapes import (
 _POLL, _TRUTH = DeliveryMode.POLL, Kind.TRUTH  # an attribute of an enum is slow to get
 
 ASKS = b""
-"""In place of the last body, for a viewer that polls: the body it has is not known."""
+"""In place of the encoded status that a viewer last got, if the viewer polls: which one it has is not known."""
 
 
 class Channels:
@@ -33,13 +33,13 @@ class Channels:
         self._people = people
         self._clock = clock
         self._stale: dict[int, int] = {}
-        """Stale shards, and since when (ms)."""
+        """Stale shard → time (ms) since when it is stale."""
         self.today = day_of(clock.now())
         """Day number for approximate last seens, in frames and answers. It changes for all viewers at once (`new_day`)."""
         self.deliveries: dict[str, DeliveryMode] = {}
         """Users with so many viewers that changes are not sent at once (`fanout` decides)."""
         self.behind: dict[Channel, None] = {}
-        """Channels whose body is old on purpose: the change waits until the node is less overloaded (`hub`)."""
+        """Channels with an old status on purpose: the change waits until the node is less overloaded (`hub`)."""
 
     # Bytes
 
@@ -76,7 +76,7 @@ class Channels:
         return statuses_frame([channel.sent_body for channel in channels], self._clock.now())
 
     def change(self, channel: Channel) -> tuple[View, View]:
-        """Returns (view last shown, current view)."""
+        """Return the view of a user that the viewers of this channel were last shown, and the current one."""
         sight = self._sight(channel)
         return seen(channel.shown, sight, self.today), seen(channel.person.record.presence, sight, self.today)
 
@@ -86,7 +86,8 @@ class Channels:
     # Answers
 
     def body(self, person: Person, sight: ViewScope) -> bytes:
-        """The status body for an answer, from the channel if there is one. It does not contain the delivery mode."""
+        """Return the encoded status of a user for the answer to a read, as viewers with the scope `sight` see it. It
+        does not contain the delivery mode."""
         for channel in person.watchers.channels:
             if channel.sight == sight and channel.delivery is not _POLL:
                 if channel not in self.behind:
@@ -95,7 +96,8 @@ class Channels:
         return status_body(person.user, seen(person.record.presence, sight, self.today), stale=self._says_stale(person))
 
     def as_answered(self, sights: Mapping[str, ViewScope]) -> Mapping[str, ViewScope]:
-        """The scopes for an answer: users above the push ceiling are shown without times, however they are read."""
+        """Return these view scopes (by user) as they apply to the answer to a read: users with more viewers than the
+        push ceiling are shown without times, however they are read."""
         if DeliveryMode.POLL not in self.deliveries.values():
             return sights
         return {user: coarse(sight) if self.deliveries.get(user) is _POLL else sight for user, sight in sights.items()}
@@ -103,14 +105,15 @@ class Channels:
     # Staleness
 
     def dated_bodies(self, channels: Sequence[Channel]) -> list[tuple[bytes, int]]:
-        """Returns (body as sent to viewers, as-of time) of each channel."""
+        """Return for each channel the encoded status that its viewers get, and the time (ms) as of which that is true."""
         now = self._clock.now()
         if self._stale:
             return [(channel.sent_body, self.as_of(channel.person.shard, now)) for channel in channels]
         return [(c.body if c.delivery is None else c.sent_body, now) for c in channels]
 
     def as_of(self, shard: int, now: int | None = None) -> int:
-        """Time (ms) as of which views of this shard are true: now, unless stale. `now`: if the caller knows it."""
+        """Return the time (ms) as of which views of this shard's users are true: now, or when the shard became stale.
+        `now`: the present time, if the caller has it."""
         return self._stale.get(shard) or now or self._clock.now()
 
     def is_stale(self, shard: int) -> bool:
@@ -137,7 +140,8 @@ class Channels:
         return person.record.guessed or person.shard in self._stale
 
     def new_day(self) -> list[Channel]:
-        """Call regularly. After midnight UTC: channels with approximate last seens, which may differ; otherwise none."""
+        """Begin a new day after midnight UTC, and return the channels whose viewers see an approximate last seen, which
+        may have changed. On the same day it returns none. Call regularly."""
         today = day_of(self._clock.now())
         if today == self.today:
             return []
@@ -146,12 +150,14 @@ class Channels:
 
 
 def is_news(channel: Channel, had: bytes) -> bool:
-    """True if a viewer that last got `had` must be sent the body. `ASKS`: not if it must still poll."""
+    """True if a viewer of this channel that last got the encoded status `had` must be sent the current one. If `had` is
+    `ASKS` (the viewer polls): only if the viewer need not poll any more."""
     return channel.body != had and not (had == ASKS and channel.delivery is _POLL)
 
 
 def watched_by(outbox: Outbox, person: Person) -> Channel:
-    """The channel through which this outbox watches the user, which it must do: a single channel is that one."""
+    """Return the user's channel (group of viewers that see the same) that contains this outbox. The outbox must watch
+    the user: if the user has only one channel, that is not checked."""
     channels = person.watchers.channels
     if len(channels) == 1:  # nearly always
         return channels[0]
@@ -159,7 +165,7 @@ def watched_by(outbox: Outbox, person: Person) -> Channel:
 
 
 def viewers(person: Person) -> int:
-    """Number of viewers on this node, without the user's own devices and services."""
+    """Number of connections of this node that watch the user, without the user's own devices and services."""
     if len(person.watchers.channels) == 1:  # nearly always
         [channel] = person.watchers.channels
         return 0 if channel.sight.kind is _TRUTH else len(channel.outboxes)

@@ -52,13 +52,15 @@ class FanoutPolicy:
             self.paced.finish(person)
 
     def pace(self, channel: Channel, had: bytes) -> None:
-        """Schedule the change for each viewer, except those that get it with the next flush because the channel is dirty."""
+        """Schedule a user's new status for paced delivery to the viewers of this channel. Viewers with an unsent change
+        get it with the next flush instead. `had`: the encoded status before."""
         outboxes = [outbox for outbox in channel.outboxes if channel not in (outbox.dirty or ())]
         self.paced.add(channel.person, outboxes, had, self._limits.lasts(viewers(channel.person)))
 
     def offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
-        """The view scope of one outbox changed, from channel `before` to `channel`. In paced delivery it waits as for any
-        other change, so that the delay does not reveal the reason. A viewer that polls before and after is sent nothing."""
+        """Deliver the difference after this outbox moved from channel `before` to `channel`: it may see more or less of
+        the user. In paced delivery it waits as for any other change, so that the delay does not reveal the reason. A
+        viewer that polls before and after is sent nothing."""
         person = channel.person
         asks = before.delivery is DeliveryMode.POLL
         if channel.delivery is None:
@@ -74,7 +76,8 @@ class FanoutPolicy:
             self.paced.add(person, [outbox], before.body, self._limits.lasts(viewers(person)))
 
     def hasten(self, viewer: Person) -> None:
-        """Call when this viewer's presence changed: if active now, paced updates reach the viewer earlier."""
+        """Let waiting paced updates reach this viewer earlier if the viewer is active now. Call when the viewer's
+        presence changed."""
         if self._is_active(viewer.user):
             for outbox in viewer.watchers.outboxes:
                 self.paced.hasten(outbox)
@@ -84,7 +87,8 @@ class FanoutPolicy:
         return viewer is not None and viewer.record.presence.active
 
     def _send_slice(self, person: Person, recipients: Recipients) -> None:
-        """Send one slice of a paced delivery: the current bodies, under the current rules."""
+        """Send the user's current status to these recipients of a paced delivery, unless they have it or no longer
+        watch the user. Connections that are not ready get it when their flush interval ends."""
         ready: dict[Channel, list[Outbox]] = {}
         for outbox, had in recipients:
             channel = next((c for c in person.watchers.channels if outbox in c.outboxes), None)

@@ -1,11 +1,11 @@
 """When a connection gets the changes that concern it, and in which frames.
 
 A connection gets its first change at once. Then it waits for the end of the flush interval (tick), and gets all changes of
-the interval in one frame. A send takes several microseconds in the kernel, so this conflation makes a busy minute cheap. A
-body equal to the last one sent is not sent. While a connection is clean, the last one sent *is* the channel's body, so it is
-stored once per channel and interval for all waiting connections (`_Touched`). Only where they do not all have the same (a
-viewer came, was sent to in between, or does not read) each outbox stores its own. Channels with exactly the same many
-viewers are processed together.
+the interval in one frame. A send takes several microseconds in the kernel, so this conflation makes a busy minute cheap. An
+encoded status (body) equal to the last one sent is not sent. While a connection has nothing unsent, the last one sent *is*
+the channel's body, so it is stored once per channel and interval for all waiting connections (`_Touched`). Only where they
+do not all have the same (a viewer came, was sent to in between, or does not read) each outbox stores its own. Channels with
+exactly the same many viewers are processed together.
 
 The interval is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
 """
@@ -35,9 +35,9 @@ WIDEST_TICK = 1.0
 @dataclass(slots=True, eq=False, repr=False)
 class _Touched:
     had: bytes
-    """The body that all waiting connections last got."""
+    """The encoded status that all waiting connections last got."""
     sent: frozenset[Outbox]
-    """Connections that did not wait and were sent the new body."""
+    """Connections that did not wait and were sent the new status."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -70,7 +70,8 @@ class FlushScheduler:
     # Changes
 
     def deliver(self, channel: Channel, had: bytes) -> None:
-        """Deliver a new body; `had`: the one before. Ready connections get it now, the others when the interval ends."""
+        """Deliver a user's new status to the viewers of this channel: connections that are ready get it now, the others
+        when the flush interval ends. `had`: the encoded status before."""
         ready = self._ready(channel)
         if len(ready) < len(channel.outboxes):  # otherwise no viewer waits
             self._touch(channel, had, ready)
@@ -95,7 +96,7 @@ class FlushScheduler:
             self.touched[channel] = _Touched(had, frozenset(ready))
 
     def send(self, channel: Channel, ready: list[Outbox]) -> None:
-        """Send the channel's frame to these connections now; then they wait until the interval ends."""
+        """Send the channel's current status to these ready connections now; then they wait until the flush interval ends."""
         if ready:
             frame = self._channels.frame(channel)
             for outbox in ready:
@@ -106,7 +107,8 @@ class FlushScheduler:
         self._schedule()
 
     def remember(self, channel: Channel) -> None:
-        """Call before the waiting viewers of a channel no longer have the same body: each outbox stores the one it has."""
+        """Store in each waiting outbox of this channel the encoded status that it last got. Call before the viewers of
+        the channel no longer all have the same one."""
         touched = self.touched.pop(channel, None) if self.touched else None
         if touched is not None:
             for outbox in channel.outboxes:
@@ -114,7 +116,8 @@ class FlushScheduler:
                     outbox.add_missed(channel, touched.had)
 
     def deliver_own(self, person: Person) -> None:
-        """Send the own view to the user's devices if it changed. Compared by hash: bodies would take too much memory."""
+        """Send the user's own view (`presence.self`: status, mode, custom status, devices) to the user's devices if it
+        changed. The last view is kept as a hash: encoded it would take too much memory."""
         own = seen_by_oneself(person.record.presence)
         had, person.watchers.own_view = person.watchers.own_view, hash(own)
         if had is None or had == person.watchers.own_view:
@@ -158,7 +161,8 @@ class FlushScheduler:
     # The end of a flush interval
 
     def relax(self) -> None:
-        """Call regularly: drop the viewer sets while no flush is scheduled."""
+        """Drop the cached sets of viewers, which channels with the same viewers share, if no flush is scheduled. Call
+        regularly."""
         if self._timer is None:
             self.viewer_sets.forget()
 
@@ -168,13 +172,14 @@ class FlushScheduler:
             self._timer = None
 
     def _wait(self, outbox: Outbox) -> None:
-        """Let it wait until the interval ends, where it is flushed or becomes ready."""
+        """Let this connection wait until the flush interval ends: then it is sent what it missed, or becomes ready."""
         self._cooling.append(outbox)
         self._schedule()
 
     def _schedule(self, *, worked: bool = False) -> None:
-        """Intervals end on a fixed time grid, whenever a connection began to wait: otherwise the time of an update to one
-        viewer would reveal activity of others. After a flush at least a quarter of an interval is left for other work."""
+        """Schedule the end of the flush interval, unless that is done. Intervals end on a fixed time grid: otherwise
+        the time of an update to one viewer would reveal activity of others. `worked`: a flush has just ended, so leave
+        at least a quarter of an interval for other work."""
         if self._timer is None:
             loop = asyncio.get_running_loop()
             pause = self._tick - loop.time() % self._tick
@@ -205,7 +210,8 @@ class FlushScheduler:
             self._schedule(worked=True)
 
     def _gather(self) -> None:
-        """Distribute the interval's changes to waiting outboxes. Bodies are compared once per channel, not per viewer."""
+        """Add the changes of this flush interval to the outboxes that wait for them. Encoded statuses are compared once
+        per channel, not per viewer."""
         touched, self.touched = self.touched, {}
         alike: dict[ViewerSet, list[Channel]] = {}
         for channel, change in touched.items():
@@ -219,14 +225,15 @@ class FlushScheduler:
                 _give([outbox for outbox in channel.outboxes if outbox not in sent], ChangeSet((channel,)))
         for viewers, channels in alike.items():
             _give(viewers, ChangeSet(tuple(channels)))
-        for outbox in self._paused:  # they are sent this later, when `touched` is gone
+        for outbox in self._paused:  # these connections are sent the changes later, when `touched` is gone
             for changes in outbox.unsent or ():
                 for channel in changes.channels:
                     outbox.add_missed(channel, touched[channel].had)
             outbox.unsent = None
 
     def _flush(self, outbox: Outbox, joints: dict[tuple[ChangeSet | Channel, ...], _Joint]) -> None:
-        """Send a connection what it missed. Connections that watch the same users mostly share a frame."""
+        """Send a connection the changes that it missed. `joints`: the frames of this flush, by the changes in them;
+        connections that watch the same users mostly share a frame."""
         if outbox.had_own is not None:
             self._flush_own(outbox)
         unsent, outbox.unsent = outbox.unsent or (), None
@@ -250,7 +257,8 @@ class FlushScheduler:
             self.send_own(outbox, seen_by_oneself(person.record.presence))
 
     def _make_joint(self, missed: tuple[ChangeSet | Channel, ...]) -> _Joint:
-        """Sorted by user id: the order of events would reveal why a view changed."""
+        """Encode the frame for connections that missed these changes. Statuses are sorted by user id: the order of
+        events would reveal why a view changed."""
         channels = [c for each in missed for c in (each.channels if isinstance(each, ChangeSet) else (each,))]
         channels.sort(key=_by_id)
         return _Joint(channels, self._channels.joint_frame(channels))
@@ -262,7 +270,7 @@ class FlushScheduler:
         self._metrics.deliveries += sent
         if channel.sight.kind is not _TRUTH:
             self.top_targets.count(channel.person.user, sent)
-        if channel.delivery is None:  # other modes delay on purpose
+        if channel.delivery is None:  # other ways of delivery delay on purpose
             late = self._clock.monotonic() - channel.person.watchers.changed_at
             self._metrics.delivery_seconds.observe(max(0.0, late), sent)
 
@@ -279,8 +287,9 @@ class FlushScheduler:
                     self._metrics.delivery_seconds.observe(late, count)
 
     def _adapt(self, took: float) -> None:
-        """Flushing may take a third of the time, as the changes need as much; from `BUSY_TICK` on, where viewers notice,
-        nearly all. A longer interval saves frames, not bytes: it shrinks as soon as the work fits into a shorter one."""
+        """Adapt the length of the flush interval to the seconds that the last flush took. Flushing may take a third of the
+        time, because handling the changes takes as much; from `BUSY_TICK` on, where viewers notice the delay, nearly all. A
+        longer interval saves frames, not bytes: it shrinks as soon as the work fits into a shorter one."""
         busy = self._tick >= BUSY_TICK
         if took > self._tick * (0.9 if busy else 0.33):
             self._tick = min(WIDEST_TICK if busy else BUSY_TICK, self._tick * 1.5)

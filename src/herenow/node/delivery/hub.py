@@ -47,8 +47,9 @@ class Hub:
     # Watching
 
     def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, ViewScope]]) -> list[Channel]:
-        """Send this connection the changes of these users, each named once, from now on. The caller sends the channels'
-        bodies before it next awaits, so that an empty `dirty` means up to date."""
+        """Let this connection watch these users, each named once with its view scope: from now on it is sent their
+        changes. Returns the channel that it joined for each. The caller must send the channels' current statuses before
+        it next awaits, because the outbox counts as up to date."""
         watching = among(outbox.watching, [person.user for person, _ in wanted])
         new, channels = list[str](), list[Channel]()
         # Of fifty users that are watched at once nearly all are plain cases, for which these checks save the calls.
@@ -84,7 +85,7 @@ class Hub:
         return channels
 
     def unwatch(self, outbox: Outbox, users: Sequence[str]) -> None:
-        """Stop sending changes of these users; those that it does not watch are ignored."""
+        """Stop sending this connection changes of these users. Users that it does not watch are ignored."""
         watching = among(outbox.watching, users)
         outbox.watching = lacking(outbox.watching, users)
         for user in dict.fromkeys(users):
@@ -103,7 +104,7 @@ class Hub:
         self._fanout.choose(person)
 
     def change_scope(self, outbox: Outbox, person: Person, sight: ViewScope) -> None:
-        """Give this viewer another view scope of the user; it gets an update if the view differs."""
+        """Change how much this connection may see of the user (its view scope), and send an update if the view differs."""
         old = watched_by(outbox, person)
         if old.sight == sight:
             return
@@ -121,7 +122,8 @@ class Hub:
         self._fanout.choose(person)
 
     def join_own(self, outbox: Outbox, person: Person) -> None:
-        """Send this connection the own view of its user (`presence.self`), now and after each change."""
+        """Send this connection its user's own view (`presence.self`: status, mode, custom status, devices), now and
+        after each change."""
         if outbox.gets_own or outbox.closed:
             return
         own = seen_by_oneself(person.record.presence)
@@ -134,7 +136,7 @@ class Hub:
         person.watchers.outboxes += (outbox,)
 
     def forget(self, outbox: Outbox) -> None:
-        """The connection is closed: it watches no user any more."""
+        """Remove the outbox of a closed connection from all users that it watches, and drop its unsent changes."""
         outbox.closed = True
         viewer = self._people.find(outbox.user)
         if viewer is not None and outbox in viewer.watchers.outboxes:
@@ -166,15 +168,16 @@ class Hub:
     # Changes
 
     def mark_changed(self, person: Person) -> None:
-        """Set the start time of the latency histogram for a change that will be published."""
+        """Record that a change of the user, which will be published, began now: delivery latency is measured from this
+        time."""
         person.watchers.changed_at = self._clock.monotonic()
 
     def publish(self, person: Person) -> None:
-        """Send viewers and own devices what changed in the user's record."""
+        """Send the user's new status to viewers and the user's own devices, after the record changed."""
         self._publish(person, self._refresh)
 
     def set_stale(self, shard: int, *, stale: bool) -> None:
-        """Flag the views of a shard as stale or not, and publish that to all viewers."""
+        """Flag the views of all users of a shard as stale, or as no longer stale, and send that to their viewers."""
         if stale == self._channels.is_stale(shard):
             return
         self._channels.set_stale(shard, stale=stale)
@@ -185,7 +188,7 @@ class Hub:
                 self._publish(person, self._show)  # never delayed by overload
 
     def new_day(self) -> None:
-        """Call regularly: publish views that differ since midnight UTC."""
+        """Send viewers the approximate last seens that changed at midnight UTC. Call regularly."""
         for channel in self._channels.new_day():
             self.mark_changed(channel.person)
             self._refresh(channel)
@@ -223,13 +226,14 @@ class Hub:
         return self._shed >= Shed.TYPING
 
     def shed(self, level: Shed) -> None:
-        """Set the level of load shedding, and send what it does not delay."""
+        """Set the level of load shedding, and send the delayed changes that this level does not delay."""
         self._shed = level
         self._overdue = list(self._channels.behind)
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Send delayed changes, for `CATCH_UP` seconds so that the node does not fall behind again. Call often."""
+        """Send changes that overload has delayed, for at most `CATCH_UP` seconds so that the node does not fall behind
+        again. Call often."""
         self._flush.relax()
         until = self._clock.monotonic() + CATCH_UP
         while self._overdue:

@@ -28,8 +28,7 @@ class Overload:
         self._every = every
         self._on_level = on_level
         self._looked_at: float | None = None
-        self.late = 0.0
-        """Seconds."""
+        self.late = 0.0  # seconds
         self.level = Shed.NOTHING
 
     def look(self) -> None:

@@ -3,7 +3,7 @@
 One change to fifty thousand sockets takes a third of a second, in which nothing else happens; over ten seconds it takes a
 thirtieth of the node. Each viewer has a fixed delay (`core.limits`), counted from the change for this viewer, and at least
 the duration of a wave between two updates. Updates of other viewers have no influence, so that the times reveal nothing
-about them. The new body is read when it is sent: several changes become one, and nothing stale or forbidden waits here.
+about them. The new status is read when it is sent: several changes become one, and nothing stale or forbidden waits here.
 
 The calendar has a list per slice of time. Entries of viewers that leave early (they unsubscribe, or read) are not removed;
 an entry is valid if it is the one that its wave knows.
@@ -25,12 +25,14 @@ _EXACT = 1e-6
 """A timer may fire early by this part of a slice, by rounding."""
 
 Recipients = list[tuple[Outbox, bytes]]
-"""Outboxes to send to now, with the body each last got."""
+"""Outboxes to send to now, each with the encoded status that it last got."""
 
 
 class PacedDelivery:
+    """The waves under way. `is_active`: True if a user is active on a device. `send`: send the current status of a user to
+    these outboxes."""
+
     def __init__(self, is_active: Callable[[str], bool], send: Callable[[Person, Recipients], None]) -> None:
-        """`is_active`: a user is active on a device. `send`: send the current body of a user to these outboxes."""
         self._is_active = is_active
         self._send = send
         self.under_way: dict[Person, _Wave] = {}
@@ -45,8 +47,8 @@ class PacedDelivery:
         return sum(len(wave.waiting) for wave in self.under_way.values())
 
     def add(self, person: Person, outboxes: Iterable[Outbox], had: bytes, lasts: float) -> None:
-        """Schedule a change for these outboxes, which last got `had`. One that waits already keeps its slice and its older
-        body. `lasts`: seconds that the wave takes."""
+        """Schedule the user's change for these outboxes, spread over `lasts` seconds. `had`: the encoded status that
+        they last got. An outbox that waits for this user already keeps its time slice and its older `had`."""
         wave = self.under_way.get(person)
         if wave is None:
             wave = self.under_way[person] = _Wave()
@@ -58,7 +60,8 @@ class PacedDelivery:
         self._schedule()
 
     def withdraw(self, person: Person, outbox: Outbox) -> bytes | None:
-        """The outbox unsubscribes, or gets the change in another way. Returns the body it last got if it was waiting."""
+        """Cancel the outbox's waiting update of this user: it unsubscribes, or gets the change in another way. Returns
+        the encoded status that it last got; None: no update was waiting."""
         wave = self.under_way.get(person)
         if wave is None:
             return None
@@ -67,7 +70,8 @@ class PacedDelivery:
         return None if waits is None else waits[2]
 
     def hasten(self, outbox: Outbox) -> None:
-        """The user of this outbox is active now: move its pending updates to earlier slices."""
+        """Move all waiting updates of this outbox to earlier time slices. Call when the user of the outbox has become
+        active."""
         for person, wave in self.under_way.items():
             waits = wave.waiting.get(outbox)
             if waits is None:
@@ -78,7 +82,7 @@ class PacedDelivery:
                 wave.waiting[outbox] = earlier, slices, had
 
     def finish(self, person: Person) -> None:
-        """Send to all that still wait, now."""
+        """Send this user's change now to all outboxes that still wait for it."""
         wave = self.under_way.pop(person, None)
         if wave is not None:
             self._send(person, [(outbox, had) for outbox, (_, _, had) in wave.waiting.items()])
@@ -89,7 +93,8 @@ class PacedDelivery:
             self._timer = None
 
     def _enter(self, person: Person, wave: _Wave, outbox: Outbox, slices: int, now: int) -> int:
-        """Enter the outbox into the calendar. Returns its slice."""
+        """Choose the time slice in which this outbox is sent the user's change, and enter both into the calendar.
+        Returns the slice. `slices`: how many the whole delivery takes. `now`: the present slice."""
         where = wave_position(outbox.user, person.user, active=self._is_active(outbox.user))
         at = max(now + 1 + int(where * slices), wave.not_before.get(outbox, 0))
         self._calendar.setdefault(at, []).append((person, outbox))
@@ -128,11 +133,11 @@ class PacedDelivery:
 @dataclass(slots=True, eq=False, repr=False)
 class _Wave:
     waiting: dict[Outbox, tuple[int, int, bytes]] = field(default_factory=dict)
-    """Outbox → (slice in which it is sent to, slices that the wave takes, body it last got)."""
+    """Outbox → (slice in which it is sent to, slices that the wave takes, encoded status that it last got)."""
     not_before: dict[Outbox, int] = field(default_factory=dict)
     """Outbox → slice before which it is not sent to again."""
     over_at: int = 0
-    """The latest of these. After it, and without waiting outboxes, the wave is dropped."""
+    """The latest slice in `not_before`. After it, and without waiting outboxes, the wave is dropped."""
 
 
 def _now() -> int:

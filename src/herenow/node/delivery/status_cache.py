@@ -1,6 +1,6 @@
 """Cache of encoded statuses for users that are read often and that no connection here watches.
 
-An unchanged presence is the same object, so entries are found by identity. Access is decided before.
+An unchanged presence is the same object, so entries are found by identity. The caller has decided what the viewer may see.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class StatusCache:
         return len(self._kept)
 
     def body(self, user: str, sight: ViewScope, presence: Presence, today: int, *, stale: bool) -> bytes:
-        """`today`: see `visibility.day_of`. `stale`: it may be out of date."""
+        """Return the encoded status of this presence as viewers with the scope `sight` see it, from the cache or
+        encoded now. `today`: UTC day number. `stale`: flag it as possibly out of date."""
         kept = self._kept.get(user, ())
         for by, shown, said_stale, day, body in kept:
             if by is sight and shown is presence and said_stale is stale and day == today:

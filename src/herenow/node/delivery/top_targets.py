@@ -33,7 +33,7 @@ class TopTargets:
             self._present[user] = deliveries
 
     def turn(self) -> None:
-        """Call regularly: begin a new window when the present one is over."""
+        """Begin a new window for counting deliveries when the present one is over. Call regularly."""
         now = self._clock.monotonic()
         if now - self._began >= WINDOW:
             self._before = self._present if now - self._began < 2 * WINDOW else {}

@@ -34,7 +34,8 @@ class SharedViewerSets:
         return len(self._known)
 
     def of(self, channel: Channel) -> ViewerSet | None:
-        """The viewers as a shared set; None: they are too few, or there are too many different sets."""
+        """Return the channel's viewers as a set; channels with the same viewers get the same object. None: fewer than
+        `MANY` viewers, or too many different sets."""
         shared = self.alike.get(channel)
         if shared is not None or len(channel.outboxes) < MANY:
             return shared
@@ -49,7 +50,7 @@ class SharedViewerSets:
         return known.viewers
 
     def changed(self, channel: Channel) -> None:
-        """Call when a viewer of the channel comes or goes."""
+        """Forget the set of the channel's viewers. Call when a viewer of the channel comes or goes."""
         shared = self.alike.pop(channel, None)
         if shared is not None:
             known = self._known[shared]

@@ -29,7 +29,7 @@ class Channel:
     """None: changes are sent at once. All channels of a user except `TRUTH` have the same mode."""
 
     def add(self, outbox: Outbox) -> None:
-        """The outbox must not be in the channel yet."""
+        """Add the outbox of a viewer, which must not be in the channel yet."""
         outboxes = self.outboxes
         if isinstance(outboxes, dict):
             outboxes[outbox] = None
@@ -46,7 +46,8 @@ class Channel:
 
     @property
     def sent_body(self) -> bytes:
-        """The body as viewers get it. Only this mentions paced delivery: beginning or ending it alone sends nothing."""
+        """The encoded status as viewers get it: `body`, plus a field that reports paced delivery. `body` lacks that
+        field, so that nothing is sent when only paced delivery begins or ends."""
         if self.delivery is DeliveryMode.PACED:
             return with_delivery(self.body, self.delivery)
         return self.body

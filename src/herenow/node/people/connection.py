@@ -18,7 +18,7 @@ class Connection:
     end: Callable[[int, str], None]
     issued_at: int
     again_at: int = 0
-    """When it connected, if its session may have been signed out before without this node knowing; otherwise 0."""
+    """When this connection began, if its session may have been signed out before without this node knowing; otherwise 0."""
     rooms: frozenset[str] = NO_ROOMS
     welcomed: bool = False
 

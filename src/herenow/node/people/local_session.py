@@ -31,19 +31,21 @@ class LocalSession:
     idle_at: int = 0
     lost_at: int | None = None
     fresh_until: int = 0
-    """Activity before this time changes nothing in the record. 0: it is idle in the record, any activity changes that."""
+    """Activity before this time changes nothing in the record. 0: the record has the session as idle, which any activity
+    changes."""
     check_at: int | None = None
-    """Time of its liveness check in the wheel; None: none is scheduled."""
+    """Time of the session's liveness check in the timer wheel; None: none is scheduled."""
     asserted: int = 0
     """Version of the record that last contained this session as live; 0: unknown, or not committed yet."""
     asserted_by: str = ""
-    """Epoch under which it was committed; empty: never."""
+    """Epoch under which the session was committed; empty: never."""
     connections: tuple[Connection, ...] = ()
     issued_at: int = 0
     ended_by_deletion: bool = False
 
     def facts(self, epoch: str) -> Held:
-        """Input of the core. A lost session keeps the epoch under which it was committed, which may be an earlier one."""
+        """Return this session as an argument of `core.settle`, which computes the user's next record. `epoch`: the
+        node's present one. A lost session keeps the epoch under which it was committed, which may be an earlier one."""
         holder = self.asserted_by if self.lost_at is not None and self.asserted_by else epoch
         return Held(
             device=self.device,
@@ -60,7 +62,7 @@ class LocalSession:
         )
 
     def in_record(self, epoch: str) -> Session | None:
-        """The session's entry in the user's record under `epoch`, or None."""
+        """Return the entry of this session under `epoch` in the user's record; None: there is none."""
         holder = UNLEASED if self.unleased else epoch
         for session in self.person.record.presence.sessions:
             if session.device == self.device and session.holder == holder:
@@ -69,8 +71,8 @@ class LocalSession:
 
     @property
     def is_committed(self) -> bool:
-        """True if the record contains it as live under the epoch it was committed under. A leased session that was never
-        committed counts as committed: it cannot be missing."""
+        """True if the user's record contains this session as live, under the epoch under which it was committed. A
+        session of a connection that was never committed also counts: it cannot be missing."""
         if not self.asserted_by and not self.unleased:
             return True
         found = self.in_record(self.asserted_by)
@@ -78,9 +80,10 @@ class LocalSession:
 
     @property
     def must_be_in_record(self) -> bool:
-        """True if only this node can have ended it: its absence from the store means that the store lost data."""
+        """True if only this node can have ended this session: if the store does not have it, the store lost data."""
         return not self.unleased and self.lost_at is None and self.asserted > 0 and self.is_committed
 
     def forget_assertion(self) -> None:
-        """Call when the store may have lost commits: absence from the record then does not mean that the session ended."""
+        """Forget that the record contained this session. Call when the store may have lost commits: absence from the
+        record then does not mean that the session ended."""
         self.asserted = 0

@@ -1,4 +1,4 @@
-"""Updates that wait for one connection of a viewer: not messages, but the channels of which it has not got the latest body.
+"""Updates that wait for one connection of a viewer: not messages, but the channels of which it lacks the latest status.
 
 So a backlog is bounded by the number of watched users, a slow reader gets the latest values when it resumes, and no stale or
 forbidden value waits: the value is read, under the rules of that moment, when it is sent.
@@ -29,7 +29,7 @@ class ChangeSet:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Outbox:
-    """Belongs to one connection. `dirty` empty means: the connection was sent the current body of each of its channels."""
+    """Belongs to one connection. `dirty` empty means: the connection was sent the current status of each of its channels."""
 
     user: str
     send: Callable[[bytes], None]
@@ -43,23 +43,25 @@ class Outbox:
     """Monotonic time in seconds since when the client does not read; None: it reads."""
     gets_own: bool = False
     had_own: int | None = None
-    """`Watchers.own_view` that it last got, if that has changed since; None: it is up to date."""
+    """`Watchers.own_view` that the connection last got, if that has changed since; None: it is up to date."""
     dirty: dict[Channel, bytes] | None = None
-    """Channels with unsent changes, and the body it last got, where `FlushScheduler.touched` does not have that."""
+    """Channels with unsent changes, and the encoded status last sent, where `FlushScheduler.touched` does not have that."""
     unsent: list[ChangeSet] | None = None
     """Changes of the flush interval that ends now; filled and emptied within that flush."""
     watching: Ids = NO_IDS
-    """Ids of the watched users. Its channel of each is the one that contains this outbox (`watched_by`)."""
+    """Ids of the watched users. The channel of each is the one that contains this outbox (`watched_by`)."""
     truth: bool = False
     pending_targets: frozenset[str] = NOBODY
 
     def add_missed(self, channel: Channel, had: bytes) -> None:
-        """Record that a change of this channel was not sent. `had`: the body last sent; an older entry is kept."""
+        """Record that the connection was not sent a change of this channel. `had`: the encoded status that it last got;
+        if an earlier change was missed too, the older one is kept."""
         if self.dirty is None:
             self.dirty = {channel: had}
         else:
             self.dirty.setdefault(channel, had)
 
     def take_missed(self, channel: Channel) -> bytes | None:
-        """Remove the channel's entry: the client is up to date. Returns the body it last got; None: it missed nothing."""
+        """Forget that the connection missed changes of this channel, because it is up to date. Returns the encoded
+        status that it last got; None: it missed nothing."""
         return self.dirty.pop(channel, None) if self.dirty else None

@@ -25,14 +25,15 @@ REMEMBER_RELEASED = 120_000
 """Milliseconds for which the record of a released user is kept, to be offered to a store that lost it."""
 
 RELEASED = 100_000
-"""Users; about 60 MB."""
+"""Released users that are remembered at most: about 60 MB."""
 
 
 Thing = TypeVar("Thing")
 
 
 def without(things: tuple[Thing, ...], gone: Thing) -> tuple[Thing, ...]:
-    """A copy without one element. These tuples mostly have one element; a list would take twice the memory."""
+    """Return a copy of the tuple without the element `gone`. Such tuples mostly have one element; a list would take
+    twice the memory."""
     return tuple([thing for thing in things if thing is not gone])
 
 
@@ -40,7 +41,7 @@ def without(things: tuple[Thing, ...], gone: Thing) -> tuple[Thing, ...]:
 class Watchers:
     channels: tuple[Channel, ...] = ()
     outboxes: tuple[Outbox, ...] = ()
-    """Of the user's own connections and streams."""
+    """Outboxes of the user's own connections and streams."""
     own_view: int | None = None
     """Hash of the view that the user's own devices were last sent; None: none was sent."""
     published: int = 0
@@ -59,12 +60,13 @@ class Person:
 
     @property
     def unpublished(self) -> bool:
-        """True if the record changed visibly since viewers were last sent it."""
+        """True if the record changed visibly since viewers were last sent the user's status."""
         return self.record.revision != self.watchers.published
 
     @property
     def matches_record(self) -> bool:
-        """True if the record has everything that this node holds or knows better. If False, decide before showing it."""
+        """True if the record has all live sessions that this node holds, and no value older than this node knows. If
+        False, decide the user's next status before showing it."""
         if self.record.store_lacks is not None:
             return False
         return all(session.is_committed for session in self.held if session.lost_at is None)
@@ -76,7 +78,8 @@ class Person:
         return all((known := s.in_record(UNLEASED)) is not None and known.seen_at >= s.seen_at for s in sessions)
 
     def session(self, device: str, *, unleased: bool = False) -> LocalSession | None:
-        """The live session of this device on this node, or None."""
+        """Return the live session of this device on this node, or None. `unleased`: the session by REST heartbeats,
+        otherwise the one by connections."""
         for session in self.held:
             if session.device == device and session.unleased is unleased and session.lost_at is None:
                 return session
@@ -84,7 +87,8 @@ class Person:
 
     @property
     def unfinished(self) -> bool:
-        """True if something is not committed, or a session that ends with this node is not handed over."""
+        """True if a change of this user is not committed yet, or a session that must end with this node is still held.
+        Sessions by REST heartbeats outlive the node."""
         record = self.record
         return record.dirty or record.deciding or any(not session.unleased for session in self.held)
 
@@ -114,7 +118,8 @@ class People:
         return len(self._released)
 
     def get(self, user: str) -> Person:
-        """The user of this id, created if unknown. Use `keeping`, or make it `needed`, before the next await."""
+        """Return the user with this id, created if unknown. Before the next await, use `keeping` or make the user
+        `needed`, otherwise it may be dropped."""
         person = self._people.get(user)
         if person is None:
             released = self._released.peek(user)  # the last known values apply until the user is read
@@ -129,12 +134,13 @@ class People:
         return shard_of(user, self._shards)
 
     def spelled(self, users: Iterable[str]) -> list[str]:
-        """Each id once, as the string object that this node already has for it: storing it makes no copy."""
+        """Return each id once, as the string object that this node already has for it, so that storing it makes no copy."""
         people = self._people
         return [people[user].user if user in people else user for user in dict.fromkeys(users)]
 
     def release(self, person: Person) -> None:
-        """Drop the user unless needed, and keep the record for `REMEMBER_RELEASED`."""
+        """Drop the user from memory unless it is needed. Its record is kept for `REMEMBER_RELEASED` milliseconds, to be
+        offered to a store that lost it."""
         if person.needed or self._people.get(person.user) is not person:
             return
         del self._people[person.user]
@@ -146,7 +152,8 @@ class People:
         return [person for person in self._people.values() if person.shard == shard]
 
     def to_offer(self, shard: int) -> Iterable[Person]:
-        """Users whose record can be given back to a shard that lost it: watched ones first, then held, then released."""
+        """Yield the users whose records this node can give back to a shard that lost data: watched users first, then
+        others that it knows, then released ones."""
         self.forget_old()
         here = [person for person in self.in_shard(shard) if person.record.stored is not None]
         yield from sorted(here, key=lambda person: not person.watchers.channels)
@@ -156,7 +163,8 @@ class People:
                 yield person
 
     def forget_old(self) -> None:
-        """Drop records that were released long ago. Call every few seconds, since `release` may not be called for long."""
+        """Drop records of users that were released more than `REMEMBER_RELEASED` milliseconds ago. Call every few
+        seconds, since `release` may not be called for long."""
         self._released.expire(self._clock.now())
 
 

@@ -50,7 +50,7 @@ class RecordState:
     """Incremented when `presence` changes visibly; compare with `Watchers.published`."""
 
     def learn(self, record: bytes) -> bool:
-        """Adopt a record from a read or the log if its version is newer than the known one. Returns whether it was."""
+        """Adopt a record from the store or the log if its version is newer than the known one. Returns True if it was."""
         if self.known and record == self.stored:
             return False
         ours = self.committing if self.is_ours(record) else None
@@ -64,8 +64,9 @@ class RecordState:
         return self.committing is not None and record == self.committing.record
 
     def adopt(self, record: bytes | None, presence: Presence, *, visible: bool = True) -> None:
-        """Replace the record. If its mode, custom status or last seen is older than the known one, the store lost writes:
-        `store_lacks` keeps the newer values, unless the user was deleted since. `visible`: viewers see a difference."""
+        """Replace the known record. If mode, custom status or last seen of the new one are older than the known ones,
+        the store lost writes: `store_lacks` keeps the newer values, unless the user was deleted since. `visible`:
+        viewers see a difference."""
         was = self.presence
         earlier = presence.chosen < was.chosen or (presence.last_seen or 0) < (was.last_seen or 0)
         if earlier or self.store_lacks is not None:
@@ -81,7 +82,8 @@ class RecordState:
 
 
 def newest_missing(record: Presence, *known: Presence | None) -> Presence | None:
-    """The newest modes, custom statuses and last seen among `record` and `known`; None if the record has them all."""
+    """Return a presence with the newest modes, custom statuses and last seen of `record` and `known`; None if `record`
+    has them all."""
     chosen, seen = record, record.last_seen
     for each in known:
         if each is not None:

@@ -18,7 +18,8 @@ class Graph:
         self._relation_events = relation_events
 
     async def apply(self, rows: Sequence[RelationRow]) -> int:
-        """Write all rows or none; returns the number of changed edges. Views of this node are up to date when it returns."""
+        """Write these follows, contacts and memberships to the ledger, all or none. Returns how many changed; views of
+        this node are up to date by then."""
         changed = await write_within(self._ledger.apply(rows), LEDGER_DEADLINE)
         kinds = {"room": "member"}
         await self._relation_events.spread(
@@ -27,8 +28,8 @@ class Graph:
         return changed
 
     async def changed_elsewhere(self, changes: Sequence[LedgerChange]) -> None:
-        """The source of relations reports changes: this node applies them now, others read them in the ledger's change
-        table. It is idempotent: call again if the ledger does not answer."""
+        """Apply changes of relations that the application reports: this node applies them now, other nodes read them in
+        the ledger's change table. It is idempotent: call again if the ledger does not answer."""
         await self._relation_events.spread_soon(changes)
         await read_within(self._ledger.note_changes(changes), LEDGER_DEADLINE)
 

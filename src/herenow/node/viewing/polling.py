@@ -24,7 +24,8 @@ class Polling:
         return 0 if self._reads is None else len(self._reads)
 
     async def wait(self, user: str) -> int:
-        """Milliseconds until this user may read again; 0: now, and the read is counted."""
+        """Count a bulk read of this user against the rate limit. Returns 0 if it is permitted, otherwise the
+        milliseconds until the next one is. Users with a live session are not limited."""
         if self._reads is None or self._is_here(user):
             return 0
         wait = self._reads.take(user)
@@ -35,6 +36,6 @@ class Polling:
         return person is not None and any(session.lost_at is None for session in person.held)
 
     async def _is_elsewhere(self, user: str) -> bool:
-        """Check this only before a refusal: it may read the store."""
+        """True if the user has a live session on any node. Check this only before a refusal: it may read the store."""
         [(presence, _)] = await self._records.read([user])
         return presence.live

@@ -33,7 +33,7 @@ class Privacy:
         return found.get(user, Preferences())
 
     async def change(self, user: str, edit: PreferencesEdit) -> Preferences:
-        """Views of this node are up to date when it returns."""
+        """Change the user's preferences and return the new ones. Views of this node are up to date by then."""
         [(presence, _)] = await self._records.read([user])
         now = self._clock.now()
         last_seen = last_seen_if_gone(presence, now)
@@ -45,12 +45,13 @@ class Privacy:
         return await read_within(self._ledger.blocked(user), LEDGER_DEADLINE)
 
     def wait_before_block(self, user: str) -> int:
-        """Milliseconds until this user may block or unblock again; 0: now, and it is counted."""
+        """Count a block or unblock by this user against the rate limit. Returns 0 if it is permitted, otherwise the
+        milliseconds until the next one is."""
         return self._rate.take(user)
 
     async def block(self, user: str, other: str) -> None:
-        """Hide both users from each other. It makes no difference whether the other exists. Raises `ProtocolError`
-        (too_many_blocks)."""
+        """Let `user` block `other`, which hides both from each other. It makes no difference whether the other exists.
+        Raises `ProtocolError` (too_many_blocks)."""
         (mine, _), (theirs, _) = await self._records.read([user, other])
         now = self._clock.now()
         row = BlockRow(

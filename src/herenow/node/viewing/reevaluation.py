@@ -46,7 +46,8 @@ class Reevaluation:
         return person is not None and bool(person.watchers.outboxes or person.watchers.channels)
 
     async def apply_change(self, change: LedgerChange) -> None:
-        """Returns when all views of this node follow the changed rules."""
+        """Update what viewers of this node see after a relation, block, preference or membership changed. Returns when
+        all views follow the changed rules."""
         if change.kind == "relation":
             await self.reevaluate(change.a, [change.b])
             await self.reevaluate(change.b, [change.a])
@@ -60,7 +61,8 @@ class Reevaluation:
             await self._reevaluate_all_about(change.a)
 
     async def _reevaluate_all_about(self, user: str) -> None:
-        """Reevaluate the user's own views, the views of their viewers, and those of contacts that do not watch them yet."""
+        """Update what this user sees, and what viewers see of this user. Contacts that do not watch the user yet may
+        begin to."""
         await asyncio.gather(self.reevaluate(user, None), self.reevaluate_viewers_of(user))
         try:
             contacts = await self._access.contacts(user)
@@ -70,7 +72,8 @@ class Reevaluation:
             await self.reevaluate(contact, [user])
 
     def on_facts_old(self, viewer: str) -> None:
-        """Ask for the facts about this viewer again. If the viewer has no connection here, they may expire."""
+        """Query the relations and blocks of this viewer again, and update what the viewer sees. If the viewer has no
+        connection here, they may expire."""
         person = self._people.find(viewer)
         if person is not None and person.watchers.outboxes:
             self._tasks.spawn(self._renew(viewer), "renew")
@@ -90,7 +93,8 @@ class Reevaluation:
                 self._tasks.spawn(self.reevaluate(person.user, None), "trust")
 
     async def reevaluate_all(self, viewers: Sequence[str] | None) -> None:
-        """Reevaluate these viewers (None: all), in groups. It is not urgent: unknown targets were hidden until now."""
+        """Update what these viewers (None: all) see, in groups of `AT_A_TIME`. It is not urgent: targets without an
+        answer were hidden until now."""
         if viewers is None:
             viewers = [person.user for person in self._people if person.watchers.outboxes]
         for start in range(0, len(viewers), AT_A_TIME):
@@ -98,8 +102,8 @@ class Reevaluation:
             await asyncio.wait([self._tasks.spawn(self.reevaluate(v, None), "look-again") for v in some])
 
     async def reevaluate(self, viewer: str, targets: Sequence[str] | None) -> None:
-        """Apply the current rules to the viewer's connections and these targets (None: all that they watch). Contacts and
-        pending targets that they may see by now are added."""
+        """Apply the current rules to what the viewer's connections see of these targets (None: all that they watch).
+        Contacts, and targets that a stream named earlier, are added if the viewer may see them by now."""
         if targets is None:
             await self._subscriptions.budget.take(self._watched_count(viewer))  # all viewers may be reevaluated at once
         person = self._people.find(viewer)
@@ -156,7 +160,8 @@ class Reevaluation:
                 outbox.send(dated_statuses_frame(granted.new_statuses))
 
     async def _grant_pending(self, person: Person, targets: Sequence[str] | None) -> None:
-        """Watch the pending targets that are visible by now: a stream cannot subscribe again itself."""
+        """Subscribe this user's streams to targets that they named at their start and that are visible only now: a
+        stream cannot subscribe again itself. `targets` None: to all such targets."""
         for outbox in list(person.watchers.outboxes):
             pending = sorted(
                 outbox.pending_targets if targets is None else outbox.pending_targets.intersection(targets)
@@ -174,8 +179,8 @@ class Reevaluation:
 
 
 async def _learn_and_show(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
-    """Call `learn`, then `show`. If that takes longer than `HIDE_AFTER`, `show` is also called then: it hides unknown
-    targets."""
+    """Call `learn`, which queries relations, then `show`, which updates views. If `learn` takes longer than
+    `HIDE_AFTER`, `show` is also called before it ends, and hides targets with unknown relations."""
     try:
         async with asyncio.timeout(HIDE_AFTER):
             await learn()

@@ -39,7 +39,8 @@ class RelationEvents:
         messages.handle(ChangedMessage, self.receive)
 
     async def spread(self, changes: Sequence[LedgerChange]) -> None:
-        """Forget the old facts, inform the other nodes and update the views of this node; returns when that is done."""
+        """Forget the cached relations and preferences that these changes concern, inform the other nodes, and update
+        the views of this node. Returns when that is done."""
         for change in changes:
             self._access.forget(change)
         await self._send(changes)
@@ -48,8 +49,8 @@ class RelationEvents:
             await self._reevaluation.apply_change(change)
 
     async def spread_soon(self, changes: Sequence[LedgerChange]) -> None:
-        """For changes that the application reports: return without waiting for the views. Updating them may send a request
-        to the application, which waits for this call."""
+        """Do the same as `spread` for changes that the application reports, but return without waiting for the views.
+        Updating them may send a request to the application, which waits for this call."""
         for change in changes:
             self._access.changed(change)
             if change.kind in WHOLE:

@@ -2,7 +2,7 @@
 
 A stream has an outbox like that of a socket, so rules, conflation and limits are the same; it has no device and no
 heartbeat. It names its targets at the start and cannot ask again, so none is denied: a target that it may not see is shown
-as never seen, and is updated should that change.
+as never seen, and is updated if that changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stream:
 
     @property
     def user(self) -> str:
-        """The viewer; empty: a service."""
+        """The id of the viewer; empty for a service."""
         return self.outbox.user
 
 
@@ -56,7 +56,9 @@ class Streams:
         end: Callable[[int, str], None],
         abort: Callable[[], None],
     ) -> Stream:
-        """`viewer` None: a service, which sees the truth. `bearer`: the token's user. Raises too_many_connections."""
+        """Open a stream, which watches no user yet. `viewer` None: a service, which sees the true status of all users.
+        `bearer`: the user of the token. `end`: closes the stream, with code and reason. Raises `ProtocolError`
+        (too_many_connections)."""
         outbox = Outbox(viewer or "", send, abort)
         if viewer is None:
             outbox.truth = True
@@ -75,7 +77,8 @@ class Streams:
         return stream
 
     async def look(self, stream: Stream, targets: Sequence[str]) -> list[bytes]:
-        """Watch these targets. Returns the first frames; send them before the next await. Raises too_many_subscriptions."""
+        """Let the stream watch these targets. Returns its first frames, which the caller must send before its next
+        await. Raises `ProtocolError` (too_many_subscriptions)."""
         if len(targets) > self._max_subscriptions:
             raise ProtocolError(
                 "too_many_subscriptions",
@@ -89,7 +92,8 @@ class Streams:
         return [dated_statuses_frame([status for status in statuses if status is not None])]
 
     async def look_at_contacts(self, stream: Stream) -> list[bytes]:
-        """As `look`, for all contacts of the viewer, now and later. Those above the limit are in a frame of denials."""
+        """Let the stream watch all contacts of its viewer, now and later. Returns its first frames, as `look`; contacts
+        above the limit are in a frame of denials."""
         granted = await self._subscriptions.subscribe_contacts(stream.outbox)
         frames = [dated_statuses_frame(granted.statuses)]
         if granted.denied:
@@ -107,7 +111,8 @@ class Streams:
             self._people.release(person)
 
     def end_void(self, user: str, before: int) -> None:
-        """End the streams that were opened with tokens of this user issued before `before` (ms): they are revoked."""
+        """End the streams that were opened with tokens of this user issued before `before` (ms), because these are
+        revoked."""
         for stream in self:
             if stream.bearer == user and stream.issued_at < before:
                 stream.end(Close.UNAUTHORIZED, "token_revoked")

@@ -32,7 +32,7 @@ class Granted:
     """Result of a subscribe: statuses in the order of the targets, and (target, reason) of the denied ones."""
 
     statuses: list[tuple[bytes, int]] = field(default_factory=list)
-    """(body, as of)"""
+    """(encoded status, time in ms as of which it is true)"""
     denied: list[tuple[str, str]] = field(default_factory=list)
     new_statuses: list[tuple[bytes, int]] = field(default_factory=list)
     """Only of targets that were not watched before."""
@@ -54,13 +54,15 @@ class Subscriptions:
             await self._access.relate(outbox.user, targets)
 
     async def subscribe(self, outbox: Outbox, targets: Sequence[str]) -> Granted:
-        """The caller sends the answer before it next awaits: the first update may follow at once."""
+        """Let this connection watch those of the targets that rules and limits permit. Returns their statuses, and the
+        denied targets. The caller must send this before it next awaits: the first update may follow at once."""
         if outbox.muted:
             outbox.muted -= frozenset(targets)
         return await self.grant(outbox, targets)
 
     async def grant(self, outbox: Outbox, targets: Sequence[str], *, following: bool = False) -> Granted:
-        """As `subscribe`. `following`: the client did not name these targets, they are new contacts."""
+        """Do the same as `subscribe`, but leave muted contacts muted. `following`: the client did not name these
+        targets, they are new contacts."""
         granted = Granted()
         targets = self._people.spelled(targets)
         await self.budget.take(len(targets))
@@ -79,7 +81,7 @@ class Subscriptions:
                 await self._load(unknown, hidden)
                 await self.budget.take(len(people))
                 users = [person.user for person in people]
-                await self._relate(outbox, users)  # they may have changed meanwhile
+                await self._relate(outbox, users)  # relations may have changed meanwhile
                 admitted = list(zip(people, self._known_sights(outbox, users), strict=True))
                 self._grant(outbox, admitted, granted, following=following)
         elif following:
@@ -93,7 +95,8 @@ class Subscriptions:
     def _admit(
         self, outbox: Outbox, targets: Sequence[str], sights: Sequence[ViewScope | None], granted: Granted
     ) -> list[tuple[Person, ViewScope | None]]:
-        """Targets that rules and limits permit, with their scopes. The others are added to `granted.denied`."""
+        """Return the targets that rules and limits permit, each with its view scope, and add the others to
+        `granted.denied`. `sights`: the view scope of each target, in order."""
         admitted: list[tuple[Person, ViewScope | None]] = []
         watching, get, full = among(outbox.watching, targets), self._people.get, ViewScope.FULL
         free = self._max - len(outbox.watching)
@@ -113,7 +116,8 @@ class Subscriptions:
         return admitted
 
     async def _load(self, unknown: list[Person], hidden: set[str]) -> None:
-        """Read their records; while the store is unreachable, take what the ledger has."""
+        """Read the records of these users from the store, or from the ledger while the store is unreachable. `hidden`:
+        users that hide from the viewer."""
         try:
             await self._records.load(unknown, constant_time=True, hidden_users=hidden)
         except Unavailable:
@@ -172,11 +176,13 @@ class Subscriptions:
         return list(targets)
 
     def _may_come_back(self, outbox: Outbox, target: str) -> bool:
-        """True if following contacts could bring it back. Others are not muted, so that arbitrary names take no memory."""
+        """True if this target would be added again because the connection follows its user's contacts, so it must be
+        muted. Others are not muted, so that arbitrary names take no memory."""
         return holds(outbox.watching, target) or self.scope(outbox.user, target) != ViewScope.NONE
 
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
-        """Unsubscribe from contacts, and from targets that are not visible any more, which may become contacts again."""
+        """Unsubscribe from contacts, and from targets that are not visible any more, which may become contacts again.
+        Returns their ids."""
         outbox.follows_contacts = False
         outbox.muted = NOBODY
         contacts = set(await self._access.contacts(outbox.user))
@@ -194,7 +200,8 @@ class Subscriptions:
         return ViewScope.NONE if verdict is None else verdict.scope
 
     def _known_sights(self, outbox: Outbox, targets: Sequence[str]) -> Sequence[ViewScope | None]:
-        """Scope of each target, in order. None: unknown, which is no reason to deny it."""
+        """Return how much the viewer may see of each target (its view scope), in order. None: unknown, which is no
+        reason to deny the target."""
         if outbox.truth:
             return [ViewScope.TRUTH] * len(targets)
         return self._access.known_sights(outbox.user, targets)
@@ -212,5 +219,5 @@ def _is_frozen(sight: ViewScope | None) -> bool:
 
 
 def wants_contact(outbox: Outbox, contact: str) -> bool:
-    """True if this connection wants updates of a contact that it did not name."""
+    """True if this connection follows all contacts of its user and has not muted this one."""
     return outbox.follows_contacts and contact not in outbox.muted

@@ -25,14 +25,14 @@ from herenow.ports import LedgerChange
 from herenow.wire.shapes import typing_frame
 
 MAX_ROOMS = 100
-"""Per connection."""
+"""Rooms that one connection may have open."""
 
 GATES = 100_000
 
 
 class TypingMessage(msgspec.Struct, frozen=True, tag="typing"):
     origin: str
-    """The node that received it, which has delivered it to its own connections."""
+    """The node that received the notice from a client, and has delivered it to its own connections."""
     user: str
     to: str | None
     room: str | None
@@ -88,7 +88,8 @@ class TypingRooms:
         return set()
 
     async def _check_member(self, room: str, user: str) -> None:
-        """Close the room if the user is not a member. Without an answer it stays open: membership is checked per notice."""
+        """Close the room for this user's connections unless the user is a member. Without an answer it stays open:
+        membership is checked again for each notice."""
         try:
             if await self._access.is_member(room, user):
                 return
@@ -107,7 +108,8 @@ class TypingRooms:
     # Typing
 
     async def typing(self, connection: Connection, to: str | None, room: str | None, *, typing: bool) -> None:
-        """Raises `ProtocolError` if the user may not write to this room or user."""
+        """Send a notice that the connection's user began to type, or stopped (`typing` False), to the user `to` or to a
+        room. Raises `ProtocolError` if the user may not write there."""
         user = connection.user
         if room is not None and not await self._access.is_member(room, user):
             raise _not_a_member(room)
@@ -123,8 +125,8 @@ class TypingRooms:
             await self._messages.send(message)
 
     async def _may_address(self, user: str, to: str) -> bool:
-        """False if unknown. Raises `ProtocolError` for a stranger, but not for a target that hides: that must not be
-        revealed."""
+        """True if the user may send typing notices to `to`; False if that is unknown. Raises `ProtocolError` for a
+        stranger, but not for a target that hides: that must not be revealed."""
         await self._access.relate(user, [to])
         verdict = self._access.verdict(user, to)
         if verdict is not None and verdict.scope == ViewScope.NONE:
@@ -148,7 +150,7 @@ class TypingRooms:
         return True
 
     async def pass_on(self, message: TypingMessage) -> None:
-        """Deliver a notice to the connections of this node that may get it. Hidden users send none."""
+        """Deliver a typing notice to the connections of this node that may get it. Notices of hidden users are dropped."""
         outboxes = self._recipients(message)
         if not outboxes:
             return
@@ -168,7 +170,8 @@ class TypingRooms:
                 outbox.send(frame)
 
     async def _still_members(self, room: str, users: Sequence[str]) -> list[str]:
-        """The members among these users. Rooms stay open while memberships cannot be read, but no notice is delivered."""
+        """Return those of the users that are members of the room. Without an answer a user counts as no member and gets
+        no notice, but the room stays open."""
         members = {user: self._access.membership(room, user) for user in users}
         unknown = [user for user, member in members.items() if member is None]
         if unknown:

@@ -25,8 +25,9 @@ class Views:
         self._bodies = StatusCache()
 
     async def statuses(self, viewer: str | None, users: Sequence[str]) -> list[bytes]:
-        """Complete statuses in the order of `users`. `viewer` None: a service, which sees the truth. Users that may not be
-        seen are not read: strangers and unknown users get the same answer in the same time."""
+        """Return the complete statuses (with as-of time) of these users as the viewer sees them, encoded, in order.
+        `viewer` None: a service, which sees the true statuses. Users that may not be seen are not read: strangers and
+        unknown users get the same answer in the same time."""
         sights = await self._sights(viewer, users)
         found = await self._read(users, sights)
         if not self._delivery.stale_shards:  # then all have the same as-of time
@@ -45,7 +46,8 @@ class Views:
         ]
 
     async def _read(self, users: Sequence[str], sights: Mapping[str, ViewScope]) -> Sequence[tuple[Presence, bool]]:
-        """Returns (presence, is it fresh) of each; an empty presence for users that may not be seen."""
+        """Read the presence of each user, in order; an empty one for users that may not be seen (`sights`: view scopes
+        by user). Returns (presence, True if certainly fresh) of each."""
         none = _NONE
         visible = [user for user in users if sights[user].kind is not none]
         found = await self._records.read(visible, hidden_users=_frozen(sights))
@@ -57,7 +59,8 @@ class Views:
     async def statuses_of_records(
         self, viewer: str | None, records: Sequence[tuple[str, Presence]], wanted: Collection[Status]
     ) -> list[bytes]:
-        """Complete statuses of those records that have one of the `wanted` statuses for this viewer."""
+        """Return the complete statuses of those users whose status, as this viewer sees it, is among `wanted`, encoded.
+        `records`: user ids and presences."""
         sights = await self._sights(viewer, [user for user, _ in records])
         found: list[bytes] = []
         for user, presence in records:
@@ -75,17 +78,19 @@ class Views:
         return await self._records.wait_decided(user)
 
     async def count(self, viewer: str) -> dict[str, int]:
-        """Returns the number of contacts per status, as the viewer sees them."""
+        """Return the number of the viewer's contacts per status, as the viewer sees them."""
         counts: Counter[Status] = Counter(view.status for _, view in await self._contacts(viewer))
         return {status.word: counts[status] for status in _RANK}
 
     async def leaderboard(self, viewer: str, limit: int) -> list[bytes]:
-        """Contacts: online, busy, away, each by id; then offline by last seen, by approximate last seen, never seen."""
+        """Return the complete statuses of the viewer's first `limit` contacts, encoded, in this order: online, busy,
+        away, each by id; then offline by last seen, by approximate last seen, never seen."""
         ranked = sorted(await self._contacts(viewer), key=_rank)
         return await self.statuses(viewer, [user for user, _ in ranked[:limit]])
 
     async def profile(self, user: str) -> tuple[bytes, int] | None:
-        """Returns (body, as-of time) of the public profile; None: there is none. Raises `Unavailable` if that is unknown."""
+        """Return the encoded status for the user's public profile, and the time (ms) as of which it is true. None: the
+        user has no public profile. Raises `Unavailable` if that is unknown."""
         preferences = await self._access.preferences(user)
         if not preferences.public:
             return None
@@ -124,13 +129,15 @@ _NONE, _FROZEN = Kind.NONE, Kind.FROZEN
 
 
 def _frozen(sights: Mapping[str, ViewScope]) -> set[str]:
-    """Users that are hidden from this viewer, whatever their record is."""
+    """Return the users that are hidden from this viewer, whatever their record is. `sights`: the viewer's view scopes
+    by user."""
     frozen = _FROZEN
     return {user for user, sight in sights.items() if sight.kind is frozen}
 
 
 def _rank(contact: tuple[str, View]) -> tuple[int, bool, int, int, str]:
-    """Sort key: exact times first, then approximate ones, then never seen. Hidden values do not influence the order."""
+    """Return the sort key of a contact in `leaderboard`: by status, then exact last seens, then approximate ones, then
+    never seen. Hidden values do not influence the order."""
     user, view = contact
     bucket = len(Bucket) if view.bucket is None else int(view.bucket)
     return _RANK[view.status], view.last_seen is None, -(view.last_seen or 0), bucket, user
