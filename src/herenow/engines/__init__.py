@@ -35,7 +35,10 @@ def make_engine(
     capacity: int = 1_000_000,
     clock: Callable[[], int] = wall_clock,
 ) -> Engine:
-    """Return an engine that is not yet connected (`Engine.open` connects it). Raises `ConfigurationError`."""
+    """Create the live store that a URL names, not yet connected (`Engine.open` connects it).
+
+    `namespace`: prefix of all Redis keys; `capacity`: expected number of users; `clock`: returns epoch milliseconds,
+    for the memory engine. Raises `ConfigurationError` for an unknown or invalid URL."""
     scheme, separator, _ = url.partition("://")
     factory = ENGINES.get(scheme)
     if factory is None or not separator:

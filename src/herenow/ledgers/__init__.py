@@ -12,7 +12,8 @@ __all__ = ["LEDGERS", "open_ledger"]
 
 
 def open_ledger(url: str) -> Ledger:
-    """Create the ledger for this URL. The caller must `await ledger.open()`. Raises `ConfigurationError`."""
+    """Create the ledger object for a URL; the caller must then `await ledger.open()`. Raises `ConfigurationError` for
+    an unknown or invalid URL."""
     scheme, separator, place = url.partition("://")
     factory = LEDGERS.get(scheme)
     if not separator or factory is None:

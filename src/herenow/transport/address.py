@@ -16,7 +16,8 @@ BACKLOG = 4096  # connections that may wait to be accepted: reconnect storms com
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a listening socket for a single process. Raises `ConfigurationError` with a remedy."""
+    """Return a socket that listens on this address, for a single process. Raises `ConfigurationError` with a remedy if
+    the address cannot be used."""
     bound = _bound(host, port)
     try:
         bound.listen(BACKLOG)
@@ -27,13 +28,14 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def held(host: str, port: int) -> socket.socket:
-    """Reserve the address for a supervisor and its workers. Raises `ConfigurationError` with a remedy."""
+    """Reserve the address for a supervisor and its workers, by a bound socket that does not listen. Raises
+    `ConfigurationError` with a remedy if it is taken."""
     _bound(host, port).close()  # fails if another process listens there, even with SO_REUSEPORT
     return _bound(host, port, shared=True)
 
 
 def joined(host: str, port: int) -> socket.socket:
-    """Return a worker's socket on the address that its supervisor holds; it does not listen yet."""
+    """Return a worker's socket on the address that its supervisor has reserved; it does not listen yet."""
     return _bound(host, port, shared=True)
 
 

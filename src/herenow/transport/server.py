@@ -83,7 +83,8 @@ class WebSocketServer:
         self._expiry.turn(self.node.context.clock.now())
 
     def _check_expiry(self, session: ClientSession, now: int) -> int | None:
-        """End the session if its token has expired; return the time (ms) of the next check, or None to drop the entry."""
+        """End the session if its token has expired. Return the time (ms) of its next expiry check, or None if it needs
+        none."""
         expires_at = session.expires_at
         if (
             expires_at is None or session.expiry_check_at is None or now < session.expiry_check_at
@@ -96,7 +97,8 @@ class WebSocketServer:
         return session.expiry_check_at
 
     def _schedule_expiry_check(self, session: ClientSession) -> None:
-        """Schedule an expiry check, unless one is scheduled before the token expires."""
+        """Schedule a check whether the session's token has expired, unless one is scheduled before the token
+        expires."""
         expires_at = session.expires_at
         if expires_at is not None and (session.expiry_check_at is None or expires_at < session.expiry_check_at):
             session.expiry_check_at = min(expires_at, self.node.context.clock.now() + LOOK_AGAIN)
@@ -115,7 +117,7 @@ class WebSocketServer:
         return Accept(self._handler(upgrade), subprotocol)
 
     def _came_by_tls(self, upgrade: Upgrade) -> bool:
-        """True if a trusted proxy reports that the client uses TLS."""
+        """Return True if a trusted proxy reports that the client uses TLS."""
         if upgrade.peer is None or upgrade.header("x-forwarded-proto") != "https":
             return False
         peer = ip_address(upgrade.peer[0])
@@ -135,7 +137,8 @@ class WebSocketServer:
             return self._close_for(error)
 
     async def _late_handler(self, upgrade: Upgrade, token: str | None) -> Handler:
-        """Wait for keys that are being read, then decide as `_handler` does."""
+        """Wait for public keys that are being read, verify the token, and return the handler of the connection like
+        `_handler`."""
         try:
             claims = await self.auth.checked(token, once=True)
         except ProtocolError as error:
@@ -168,7 +171,8 @@ class WebSocketServer:
         log.info("connection.opened", **session.described)
 
     def refreshed(self, session: ClientSession) -> None:
-        """For a later expiry nothing changes: the scheduled check reads the new time."""
+        """Schedule the expiry check of a session with a new token. If it expires later than the old one, nothing
+        changes: the scheduled check reads the new time."""
         self._schedule_expiry_check(session)
 
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:

@@ -61,7 +61,7 @@ log = structlog.get_logger(__name__)
 
 
 class SessionHost(Protocol):
-    """Shared by all sessions; implemented by `server.WebSocketServer`."""
+    """State that all sessions share, and their callbacks; implemented by `server.WebSocketServer`."""
 
     node: Node
     auth: Auth
@@ -71,13 +71,14 @@ class SessionHost(Protocol):
     limits: WelcomeLimits
 
     def opened(self, session: ClientSession) -> None:
-        """The node has accepted the connection."""
+        """Called when the node has accepted the connection of this session."""
 
     def refreshed(self, session: ClientSession) -> None:
-        """The session has a new token; `expires_at` may be earlier than before."""
+        """Called when the session has got a new token; its `expires_at` may be earlier than before."""
 
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
-        """The connection is gone. Also called for sessions without `opened`."""
+        """Called when the connection is gone, also for sessions without `opened`. `code`: close code; None if it ended
+        without one."""
 
 
 class ClientSession:
@@ -216,14 +217,14 @@ class ClientSession:
         self._socket.close(code, reason)
 
     def _stuck(self) -> None:
-        """Abort: the peer has not read for too long."""
+        """Abort the connection, because the peer has not read for too long."""
         self._ended_by_us = True
         self._host.node.context.metrics.closes[Close.NO_LIFE] += 1
         self._socket.abort()
 
     @property
     def expires_at(self) -> int | None:
-        """When the token expires (ms); None if the connection is closed."""
+        """When the session's token expires (epoch ms); None if the connection is closed."""
         return None if self._connection is None else self._expires_at
 
     @property
@@ -236,7 +237,7 @@ class ClientSession:
 
     @property
     def described(self) -> dict[str, str]:
-        """Fields for log lines."""
+        """User and device of the session, as fields for log lines."""
         return {"user": self._user, "device": self._device or "-"}
 
     # Commands
@@ -248,7 +249,8 @@ class ClientSession:
             self.end(rejection.close, "too many malformed frames")
 
     def _do_later(self, command: Command | Rejection | None) -> None:
-        """Queue a command or a rejection; None is the welcome, which comes first."""
+        """Queue a command, a rejection of an invalid frame, or None for the welcome frame, which comes first. They are
+        processed in order."""
         if self._waiting is None:
             self._waiting = deque()
         if len(self._waiting) >= MAX_WAITING:

@@ -30,7 +30,8 @@ INBOX_LIMIT = 10_000
 
 
 def wall_clock() -> int:
-    """Epoch milliseconds. The default clock of `store_time`; no other operation reads a clock (P7)."""
+    """Return the system time in epoch milliseconds: the default clock of a memory store. Only `store_time` reads it
+    (P7)."""
     return time.time_ns() // 1_000_000
 
 
@@ -43,6 +44,7 @@ class MemoryStore:
         self.shards = [Shard(number, log_limit, settled=True) for number in range(shards)]
         self.leases: dict[str, Lease] = {}
         self.terms: dict[str, str] = {}
+        """Settings that all nodes of the store must agree on (`Engine.open`)."""
         self.news = Notifier()
         """Notified when the log of any shard has grown or was restarted, at most once per batch."""
         self.inboxes: list[Inbox] = []
@@ -56,14 +58,16 @@ class MemoryStore:
     # Faults. Readers are not notified, because a real store does not announce a loss either
 
     def snapshot(self, shard: int | None = None) -> Snapshot:
-        """Copy one shard, or with None the whole store including leases and terms, for `restore`."""
+        """Copy one shard, for `restore`. With None, copy the whole store, including leases and the settings that all
+        nodes agreed on (`terms`)."""
         if shard is None:
             copies = tuple(each.copy() for each in self.shards)
             return Snapshot(copies, self.leases.copy(), self.terms.copy())
         return Snapshot((self.shards[shard].copy(),), {}, {})
 
     def restore(self, shard: int | None, snapshot: object) -> None:
-        """Roll back to a snapshot: all writes since then are lost, including fence rows."""
+        """Replace one shard (None: the whole store) by its copy in `snapshot`. All later writes are lost, also the
+        numbers of the last batches (fences)."""
         assert isinstance(snapshot, Snapshot)
         for copy in snapshot.shards:
             self._replace(copy.copy())
@@ -72,7 +76,8 @@ class MemoryStore:
             self.terms = snapshot.terms.copy()
 
     def empty(self, shard: int | None = None) -> None:
-        """Drop the records, log, fences and settled flag of one shard; with None of all shards, and leases and terms."""
+        """Delete all data of one shard, as if the store had lost it: the shard is in recovery afterwards. With None,
+        delete all shards, leases and agreed settings (`terms`)."""
         for number in range(len(self.shards)) if shard is None else (shard,):
             self._replace(Shard(number, self.log_limit, settled=False))
         if shard is None:

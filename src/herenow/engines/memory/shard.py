@@ -2,9 +2,9 @@
 
 Plain synchronous data: no method waits, so each one is atomic. A shard knows no node, no other shard and no clock.
 
-Cost: a write is a few dict operations; `due` and a page of `walk` read only what they return and the stale entries in
-between. Stale wake-ups and removed arrivals are cleaned up when they outnumber the live ones, so each cleanup is paid for
-by the writes that caused it.
+Cost: a write is a few dict operations; `due` and a page of `walk` read only what they return and the outdated entries
+in between. Outdated wake-ups and removed arrivals are cleaned up when they outnumber the live ones, so each cleanup is
+paid for by the writes that caused it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from herenow.ports import (
     continues,
 )
 
-WASTE = 1024  # number of stale entries that is always tolerated: below it, cleaning up costs more than it saves
+WASTE = 1024  # number of outdated entries that is always tolerated: below it, cleaning up costs more than it saves
 RETIRED = 500  # retired epochs remembered: more than can be retired while one call is under way
 
 _WRITTEN = Written()
@@ -187,7 +187,8 @@ class Shard:
     # Settledness
 
     def unsettle(self, now: int) -> bool:
-        """Flag the shard as unsettled since `now` and restart its log. False if that was done before."""
+        """Record that the shard lost data at `now` (epoch ms): it is in recovery from then on, and its log restarts.
+        Returns False and does nothing if that was recorded before."""
         if self.unsettled_at is not None:
             return False
         self.settled = False
@@ -207,7 +208,7 @@ class Shard:
 
 
 class Wakes:
-    """Wake-up times: a dict has the current one of each user, a heap the order; the heap may hold stale entries."""
+    """Wake-up times: a dict has the current one of each user, a heap the order; the heap may hold outdated entries."""
 
     __slots__ = ("_at", "_heap")
 
@@ -232,7 +233,9 @@ class Wakes:
                 heapify(self._heap)
 
     def due(self, now: int, limit: int, *, settled: bool) -> Due:
-        """Due users are popped and pushed back: a user stays due until a write changes the wake-up (P4)."""
+        """Return the users with a wake-up at or before `now`, earliest first, at most `limit`, and the next wake-up
+        after theirs. They stay due until a write changes their wake-up (P4). `settled`: whether the shard is complete;
+        it is only passed on."""
         found: list[tuple[int, str]] = []
         first = self._first(None)
         while first is not None and first[0] <= now and len(found) < limit:
@@ -248,8 +251,9 @@ class Wakes:
         )
 
     def _first(self, taken: tuple[int, str] | None) -> tuple[int, str] | None:
-        """Drop stale heap entries and return the earliest current one. A wake-up that was changed and changed back is in
-        the heap twice; equal entries are popped one after the other, so skipping `taken` removes the duplicate."""
+        """Remove outdated entries from the top of the heap and return the earliest current one, (wake-up, user); None
+        if the heap is empty. An entry equal to `taken`, the one popped before, is removed too: a wake-up that was
+        changed and changed back is in the heap twice."""
         heap, at = self._heap, self._at
         while heap and (at.get(heap[0][1]) != heap[0][0] or heap[0] == taken):
             heappop(heap)
@@ -257,7 +261,7 @@ class Wakes:
 
 
 class Log:
-    """The newest entries of a shard. `head` is the last number assigned."""
+    """The newest log entries of a shard. `head` is the last entry number assigned."""
 
     __slots__ = ("_entries", "_shard", "_tag", "head", "limit")
 
@@ -267,7 +271,7 @@ class Log:
         self.head = 0
         self._tag = ""
         self._entries: deque[tuple[Entry, str]] = deque(maxlen=limit)
-        """Each with the tag of the entry before it."""
+        """Each entry with the tag of the entry before it."""
 
     def copy(self) -> Log:
         twin = Log(self._shard, self.limit)
@@ -301,11 +305,12 @@ class Log:
             self._entries.popleft()
 
     def restart(self, now: int) -> None:
-        """Drop all entries and continue with a number that no reader has reached, so that every reader gets a gap.
+        """Delete all log entries and continue with an entry number that no reader has reached, so that every reader
+        notices that entries are missing.
 
-        Without a new number, a log rolled back from entry 9 to 5 that then gets new entries 6 to 9 would show no gap to a
-        reader at 9. The time in milliseconds is high enough while a shard averages fewer than 1 000 entries per second.
-        """
+        Without a new number, a log rolled back from entry 9 to 5 that then gets new entries 6 to 9 would seem complete
+        to a reader at 9. The time in milliseconds is high enough while a shard averages fewer than 1 000 entries per
+        second."""
         self._entries.clear()
         self.head = max(self.head + 1, now)
         self._tag = f"u{now}"

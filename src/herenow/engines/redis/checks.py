@@ -18,7 +18,8 @@ OLDEST = (6, 2)
 
 
 async def check(servers: Servers, target: RedisTarget, slots: Sequence[int]) -> None:
-    """Open `servers` and check each master. Raises `ConfigurationError`, or `Unavailable` when no server answers."""
+    """Connect to the Redis servers and check that each master can be used: its version, role and eviction policy.
+    `slots`: the cluster slots of our keys. Raises `ConfigurationError`, or `Unavailable` when no server answers."""
     try:
         await servers.open()
         if isinstance(servers, Cluster):
@@ -56,7 +57,8 @@ class ServerState:
 
 
 async def states(servers: Servers, target: RedisTarget) -> list[ServerState]:
-    """The state of each master; call after `check`. Replicas, and servers that deny INFO, are left out."""
+    """Return memory, eviction and replication figures of each Redis master; call after `check`. Replicas, and servers
+    that deny INFO, are left out."""
     infos = [(server, await _info(server)) for server in servers.masters()]
     return [_state(server, info, target) for server, info in infos if info and info.get("role") != "slave"]
 
@@ -114,6 +116,7 @@ def _wrong(target: RedisTarget, why: str) -> ConfigurationError:
 
 
 def unusable(target: RedisTarget, why: str) -> str:
-    """An error sentence that names the setting. `why` may be a server's reply with punctuation of its own."""
+    """Return an error sentence with the engine's URL and the reason `why`, which may be a server's reply with
+    punctuation of its own."""
     why = why.rstrip(" .")
     return f"engine {target.shown!r} cannot be used: {why}{'' if why.endswith(('?', '!')) else '.'}"

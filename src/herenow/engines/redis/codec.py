@@ -32,7 +32,8 @@ def field_of(user: str) -> bytes:
 
 
 def body_of(user: str, field: bytes, record: bytes) -> bytes:
-    """The body of a record as the module describes it. `record` is empty where there is none."""
+    """Return the bytes that are stored for a record (empty: no record): the record itself, after the user's id if
+    `field` is only a digest of the id."""
     if field[:1] != _DIGEST:
         return record
     name = user.encode()
@@ -68,13 +69,15 @@ def _encoded_wake(wake_at: int, version: int) -> bytes:
 
 
 def inline(value: bytes) -> bytes:
-    """The body; empty if it is in the tails."""
+    """Return the record (as stored) that a value of a bucket, a Redis hash, contains; empty if it is stored separately,
+    in the shard's hash `tails`."""
     n = value[0]
     return value[n + 1 :] if n < 128 else b""
 
 
 def has_tail(value: bytes) -> bool:
-    """True if there is a record whose body is in the tails."""
+    """Return True if this value of a bucket, a Redis hash, belongs to a record that is stored separately, in the
+    shard's hash `tails`, because it is long."""
     n = value[0]
     return n >= 128 and len(value) > n - 127
 

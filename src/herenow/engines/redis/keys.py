@@ -71,15 +71,17 @@ class Keys:
 
 
 def buckets_for(capacity: int, shards: int) -> int:
-    """Buckets per shard for `capacity` users."""
+    """Return how many buckets (Redis hashes of about 48 records) a shard needs if the store has `capacity` users in
+    all."""
     return max(1, round(capacity / shards / USERS_PER_BUCKET))
 
 
 def bucket_of(field: bytes, shards: int, buckets: int) -> int:
-    """The bucket's number in its shard: the quotient of the hash whose remainder chooses the shard."""
+    """Return the number of the bucket, a Redis hash of its shard, that has the record with this field (a user's id as
+    stored). The remainder of the field's checksum chooses the shard, the quotient the bucket."""
     return crc32(field) // shards % buckets
 
 
 def slot_of(tag: str) -> int:
-    """The slot of a hash tag in Redis Cluster: CRC-16/XMODEM."""
+    """Return the Redis Cluster slot of all keys with this hash tag, by CRC-16/XMODEM."""
     return crc_hqx(tag.encode(), 0) % SLOTS

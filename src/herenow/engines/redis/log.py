@@ -35,7 +35,7 @@ Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, LogPosition]]]  # log h
 
 
 class Waiter:
-    """Blocking reads of shards that one command may name together, one read at a time."""
+    """Blocking reads of the logs of shards that one command may name together, one read at a time."""
 
     def __init__(self, commands: Commands, keys: Sequence[ShardKeys]) -> None:
         self._commands = commands
@@ -48,7 +48,8 @@ class Waiter:
         self._retry_at = 0.0
 
     def begin(self, cursors: Cursors, wait: float) -> asyncio.Task[list[LogPart] | None]:
-        """The read under way if it has these cursors, otherwise a new one. Its result is the new parts; None for a gap."""
+        """Start to wait, up to `wait` seconds, for log entries after these cursors, or return the running task if it
+        has the same cursors. The task's result: the new entries by shard; None if entries may be missing."""
         if self._read is not None and self._cursors != cursors:
             self.close()
         if self._read is None:
@@ -62,7 +63,7 @@ class Waiter:
         return self._keys.keys()
 
     def taken(self) -> None:
-        """Call when the result was used: the next `begin` starts a new read."""
+        """Forget the finished task of `begin` after its result was used, so that the next `begin` starts a new one."""
         self._read = None
 
     def close(self) -> None:
@@ -155,7 +156,8 @@ class Logs:
         return await self.read_now(answering or cursors)
 
     async def read_now(self, cursors: Mapping[int, int]) -> list[LogPart]:
-        """Read the headers, and the logs whose head is not the cursor, without waiting for new entries."""
+        """Return the log entries after the cursors, by shard, without waiting for new ones. Only logs whose newest
+        entry is not the cursor are read."""
         heads = await self._heads(list(cursors))
         behind = [s for s, head in heads.items() if head != cursors[s] or not continues(cursors[s], head.tag)]
         requests = [
@@ -185,8 +187,9 @@ class Logs:
             raise Unavailable("the logs do not answer")
 
     async def wait(self, cursors: Mapping[int, int], wait: float) -> list[LogPart] | None:
-        """Wait for the first reads to end. Returns the new parts, none after a time-out or a failed read; None for a gap.
-        Raises the failure when no shard answers any more."""
+        """Wait up to `wait` seconds until some shards have log entries after their cursors, and return these by shard.
+        Returns an empty list after a time-out or a failed read, None if entries may be missing. Raises the failure when
+        no shard answers any more."""
         grouped: dict[int, Cursors] = {}
         for shard, cursor in cursors.items():
             grouped.setdefault(self._group[shard], {})[shard] = cursor
@@ -211,7 +214,8 @@ class Logs:
 
 
 def part_of(shard: int, raw: RawEntries, cursor: int) -> LogPart | None:
-    """Decoded entries after the cursor, which may be in the middle of a batch; None: there are none."""
+    """Decode the stream entries of a shard's log and return the log entries after `cursor`, which may be in the middle
+    of a batch; None if there are none."""
     entries: list[Entry] = []
     follows = False
     tag = ""
@@ -237,11 +241,12 @@ def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
 
 def _retrieve_error(read: asyncio.Task[list[LogPart] | None]) -> None:
     if not read.cancelled():
-        read.exception()  # retrieved here, because perhaps no caller is left that would
+        read.exception()  # marks it as retrieved: perhaps no caller is left
 
 
 def _read_part(shard: int, cursor: int, head: LogPosition, raw: RawEntries) -> LogPart | None:
-    """The part after `cursor`; None if there is none. `head` and `raw` were read together, later than the header."""
+    """Return the log entries after `cursor`, or the report that some are missing; None if `cursor` is the newest entry.
+    `head`: number and tag of the newest entry, read together with the stream entries `raw`."""
     if head == cursor and continues(cursor, head.tag):
         return None
     return (part_of(shard, raw, cursor) if head > cursor else None) or LogPart(shard, (), head, gap=True)

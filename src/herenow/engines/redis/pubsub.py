@@ -28,7 +28,8 @@ class PubSub:
         self._pinged = False
 
     async def open(self) -> None:
-        """Subscribe, unless already subscribed at the current server. After it returns, every message is received."""
+        """Subscribe to the messages between nodes, unless already subscribed at the current server. Every message that
+        is sent after it returns is received."""
         server = await self._servers.of(self._slot)
         if self._connection is not None and self._connection.is_open and self._connection.address == server.address:
             return

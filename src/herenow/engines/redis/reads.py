@@ -66,7 +66,7 @@ class ShardRead:
         self._lookups = lookups
         self._places = places
         self.bodies: list[bytes] = []
-        """In the order of `fields`; empty: no record."""
+        """The stored records in the order of `fields`; an empty one: no record."""
         self.with_tail: list[int] = []
         """Indices in `bodies` of records whose body is in the tails."""
         self.settled = False
@@ -94,7 +94,8 @@ class ShardRead:
             self._answer()
 
     def complete(self, reply: Sequence[Any]) -> None:
-        """Fill in the bodies from the tails. `reply`: whether the shard was settled when they were read, then the bodies."""
+        """Add the records that are stored separately because they are long, and put all records of this shard into the
+        result. `reply`: 1 if the shard has lost no data (is settled), otherwise 0; then these records as stored."""
         settled, *bodies = reply
         self.settled = self.settled and settled == 1
         for index, body in zip(self.with_tail, bodies, strict=True):
@@ -141,7 +142,8 @@ class CommandBuilder:
 def shard_reads(
     users: Sequence[str], shards: Sequence[ShardKeys], builder: CommandBuilder
 ) -> tuple[list[ShardRead], Lookups]:
-    """One read for each shard that has any of these users, and the object that collects all their records."""
+    """Prepare to read the records of these users: return one read for each shard that has any of them, and the object
+    that collects all their records."""
     count = len(shards)
     lookups = Lookups([user.encode() for user in users])
     places: dict[int, list[int]] = {}
@@ -159,7 +161,7 @@ def shard_reads(
 
 
 def read_of(fields: list[bytes], shard: ShardKeys, builder: CommandBuilder) -> ShardRead:
-    """A read of fields that are all in one shard."""
+    """Prepare to read records of one shard. `fields`: their users' ids, as stored in Redis."""
     return ShardRead(shard, builder, Lookups(fields), range(len(fields)))
 
 

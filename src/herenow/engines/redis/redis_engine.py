@@ -80,11 +80,13 @@ class RedisEngine:
         await check(self._servers, self._target, self._keys.slots)
 
     async def states(self) -> list[ServerState]:
-        """For `herenow doctor`; call after `check`."""
+        """Return memory, eviction and replication figures of each Redis master, for `herenow doctor`; call after
+        `check`."""
         return await states(self._servers, self._target)
 
     async def terms(self) -> dict[str, str]:
-        """For `herenow doctor`: the terms that the nodes of this store agree on; empty if no node has used it yet."""
+        """Return the settings that all nodes of this store agreed on, for `herenow doctor`; empty if no node has used
+        the store yet."""
         reply = list_of(await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False))
         return {bytes_of(n).decode(): bytes_of(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)}
 
@@ -238,7 +240,8 @@ class RedisEngine:
         return granted == 1
 
     async def _write_terms_again(self) -> None:
-        """Our lease is gone, so perhaps the whole store was emptied: write the terms again for nodes that start later."""
+        """Write the settings that all nodes must agree on into the store again, for nodes that start later: our lease
+        is gone, so perhaps the store was emptied. Raises `Unavailable` if it now has other settings."""
         try:
             await self._agree(self._terms)
         except ConfigurationError as error:

@@ -45,7 +45,7 @@ def text(body: bytes) -> bytes:
 
 
 def time(at: int | None) -> bytes:
-    """A time or a version; None: no wake-up."""
+    """Encode a time (ms) or a record's version in 6 bytes; None means that there is no wake-up."""
     return _NONE if at is None else at.to_bytes(6, "big")
 
 

@@ -15,7 +15,7 @@ _ON_BUCKETS = frozenset({"commit", "due", "load", "log", "offer", "saved", "sett
 
 
 def script_request(slot: int, name: str, keys: list[Argument], arguments: list[Argument]) -> Request:
-    """A request that runs the script `lua/<name>.lua` on the server of a slot."""
+    """Return a request that runs the script `lua/<name>.lua` on the Redis server of a cluster slot."""
     return Request.of_script(slot, _script(name), keys, arguments)
 
 

@@ -45,8 +45,9 @@ class Wakeups:
         return found
 
     async def _due(self, shard: int, now: int, limit: int) -> tuple[list[tuple[int, str]], int | None]:
-        """The earliest due users with their wake-ups, and the next wake-up after them (None: none). Reading `limit` buckets
-        is enough: each has at least one due user, so the `limit` earliest users are in them."""
+        """Return the earliest due users of a shard, at most `limit`, with their wake-ups, and the next wake-up after
+        them (None: none). It reads only `limit` buckets: each has at least one due user, so the `limit` earliest ones
+        are in them."""
         keys = self._keys.shards[shard]
         reply = list_of(
             await self._commands.one(Request(keys.slot, ("ZRANGE", keys.wakes, 0, limit, "WITHSCORES")), writes=False)
@@ -71,7 +72,8 @@ class Wakeups:
         return users[:limit], min(others, default=None)
 
     async def headers(self, shards: Sequence[int]) -> dict[int, Header]:
-        """The headers of the shards that answer. Raises `Unavailable` when none does."""
+        """Read the headers of these shards (state, newest log entry, earliest wake-up). Shards that do not answer are
+        left out; raises `Unavailable` when none does."""
         if not shards:
             return {}
         keys = [self._keys.shards[shard] for shard in shards]

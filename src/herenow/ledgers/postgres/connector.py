@@ -69,7 +69,8 @@ class Connector:
         self._hosts: list[tuple[str, int] | None] = [*url.hosts] or [None]
 
     async def connect(self) -> PostgresSession:
-        """Raises `Unfit`, or an error of the driver."""
+        """Connect to the first host of the URL that answers in time and can hold a ledger; it is tried first next time.
+        Raises `Unfit`, or an error of the driver."""
         failures: list[Exception] = []
         for host in tuple(self._hosts):
             try:

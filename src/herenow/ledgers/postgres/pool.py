@@ -44,12 +44,12 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds."""
+    """Deadlines of calls of the database, in seconds."""
 
     read: float
     write: float
     at_length: float
-    """For writes with `at_length`."""
+    """For writes that may take minutes (`at_length`)."""
 
 
 class Pool:
@@ -61,7 +61,8 @@ class Pool:
         writers: int,
         deadlines: Deadlines,
     ) -> None:
-        """At most `writers` of the `size` connections write at the same time; the others are kept free for reads."""
+        """Create a pool of `size` connections, which `connect` opens when they are needed. At most `writers` of them
+        write at the same time; the others are kept free for reads."""
         self._connect = connect
         self._deadlines = deadlines
         self._slots = asyncio.Semaphore(size)
@@ -80,11 +81,13 @@ class Pool:
         event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """Run statements without a transaction. Raises `Unavailable` or a driver error."""
+        """Run `work` on a connection, without a transaction, and return its result. Raises `Unavailable` or a driver
+        error."""
         return await self._run_shielded(self._read(work))
 
     async def write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        """Run one transaction. Raises `UnknownOutcome`; or, if nothing was committed, `Unavailable` or a driver error."""
+        """Run `work` in one transaction, commit it and return the result of `work`. `at_length`: it may take minutes.
+        Raises `UnknownOutcome`; or, if nothing was committed, `Unavailable` or a driver error."""
         return await self._run_shielded(self._write(work, at_length=at_length))
 
     async def close(self) -> None:
@@ -196,7 +199,9 @@ class _Breaker:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Wrap a use of the server. If `failed` is not called meanwhile, the server has answered, and the breaker closes."""
+        """Wrap a call of the database server, as a context manager. If `failed` is not called meanwhile, the server has
+        answered, and the circuit breaker closes. Raises `Unavailable` at once if the breaker is open and no new try is
+        due."""
         self.check()
         if not self._is_open:
             yield
@@ -254,7 +259,8 @@ def _driver(connection: AsyncConnection) -> asyncpg.Connection[Any]:
 
 
 def _refuse_closed(_connection: object, record: PoolProxiedConnection, _proxy: object) -> None:
-    """On checkout: make SQLAlchemy replace a pooled connection that the server has closed."""
+    """Make SQLAlchemy replace a pooled connection that the server has closed. SQLAlchemy calls it for each connection
+    that it takes from its pool."""
     driver: asyncpg.Connection[Any] | None = record.driver_connection
     if driver is None or driver.is_closed():
         raise DisconnectionError

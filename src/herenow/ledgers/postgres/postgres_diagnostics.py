@@ -37,7 +37,8 @@ class Diagnostics:
 
 
 def diagnose(connection: Connection, url: PostgresUrl) -> Diagnostics:
-    """Raises `ConfigurationError` if the schema is up to date and its user lacks rights, or the database is read-only."""
+    """Read version, schema revision, rights and clock of the server, for `herenow doctor`. If the schema is up to date,
+    raises `ConfigurationError` when its user lacks rights or the database is read-only."""
     found = revision(connection)
     if found == NEWEST:
         check_rights(connection, url)

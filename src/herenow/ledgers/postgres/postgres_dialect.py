@@ -72,7 +72,8 @@ class PostgresDialect:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock{shared}({LOCKS}, {LOCK_NUMBERS[kind]})")
 
     def newest_change(self, connection: Connection) -> int:
-        """An id is assigned before its row is visible, so wait for the transaction that may have just taken one."""
+        """Return the highest id that any row of the change table had. An id is assigned before its row is visible, so
+        wait for the transaction that may have just taken one."""
         newest: int = connection.exec_driver_sql(NEWEST_NUMBER).scalar_one()
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock_shared({LOCKS}, {LOCK_NUMBERS[LockKind.CHANGING]})")
         return newest

@@ -96,17 +96,17 @@ def at_open(error: Failure, url: PostgresUrl) -> HerenowError | Failure:
 
 
 def may_be_repeated(error: Failure) -> bool:
-    """True for a serialization conflict or a deadlock: the transaction was rolled back and may be retried."""
+    """Return True for a serialization conflict or a deadlock: the transaction was rolled back and may be retried."""
     return state_of(error) in ("40001", "40P01")
 
 
 def state_of(error: BaseException) -> str:
-    """The SQLSTATE; empty if the error did not come from the server."""
+    """Return the SQLSTATE (PostgreSQL's error code) of an exception; empty if it did not come from the server."""
     return getattr(_driver(error), "sqlstate", None) or ""
 
 
 def error_text(error: BaseException) -> str:
-    """The error text of the server or the operating system, in one line and without a full stop."""
+    """Return the error text of the server or the operating system, in one line and without a full stop."""
     driver = _driver(error)
     if isinstance(driver, TimeoutError):
         return "it did not answer in time"
@@ -116,7 +116,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _reason(error: Failure) -> str:
-    """A reason that clients may see."""
+    """Return the reason of a database error in words that clients may see."""
     state = state_of(error)
     if isinstance(_driver(error), OSError):
         return error_text(error)

@@ -95,14 +95,17 @@ class PostgresLedger(SqlLedger):
             await _migrate(connection, if_empty=False)
 
     async def diagnose(self) -> Diagnostics:
-        """For `herenow doctor`. Reads only, and works without `open`."""
+        """Return version, schema revision, rights and clock of the server, for `herenow doctor`. Only reads, and works
+        without `open`."""
         async with self._separate_connection(LOOK) as connection:
             return await connection.run_sync(diagnose, self._url)
 
     # Runs: with the memory engine, only one process may use the ledger
 
     async def close_runs(self) -> int:
-        """Raises `ConfigurationError` if another process is running on this ledger."""
+        """Lock the ledger for this process, then close the runs that earlier processes left: store a last seen for
+        users that were visibly online in them. Returns the number of these users. Raises `ConfigurationError` if
+        another process is running on this ledger."""
         with self._at_open():
             await self._run.begin()
         return await super().close_runs()
@@ -119,7 +122,8 @@ class PostgresLedger(SqlLedger):
         return (rows, cursor) if history == self._history else await self._restart_cursor()
 
     async def _restart_cursor(self) -> tuple[list[LedgerChange], int]:
-        """Restart the cursor after the history id changed. The changes since then are unknown, so report `everything`."""
+        """Return the change `everything` and a new cursor, because the history id changed (a failover, a restored
+        backup): the changes since the old cursor are unknown. Raises `Unavailable` if it is another ledger now."""
         head, id_, history = await self._read(lambda c: (self._changes.head(c), read_id(c), _session(c).history))
         if id_ != self._id:
             raise Unavailable("The ledger cannot be used: it is another one than at the start.")
@@ -186,7 +190,8 @@ class PostgresLedger(SqlLedger):
 
     @asynccontextmanager
     async def _separate_connection(self, deadline: float | None = None) -> AsyncIterator[AsyncConnection]:
-        """A connection outside of the pool, dropped after `deadline` seconds; None (for migrations): no deadline."""
+        """Open a connection outside of the pool, as a context manager. It is dropped after `deadline` seconds; None
+        (for migrations): no deadline."""
         connector = Connector(self._url, MIGRATING)
 
         async def connect(*_arguments: object, **_options: object) -> PostgresSession:
@@ -202,8 +207,8 @@ class PostgresLedger(SqlLedger):
 
 
 async def _migrate(connection: AsyncConnection, *, if_empty: bool) -> str:
-    """Create or upgrade the tables, in one transaction that locks out other processes; `if_empty`: only if there are none
-    yet. Return the revision afterwards."""
+    """Create or upgrade the tables, in one transaction that locks out other processes, and return the schema revision
+    afterwards. `if_empty`: do it only if there are no tables yet."""
     async with revisions.exclusive():
         await connection.run_sync(make_schema)
         found = await connection.run_sync(revision)

@@ -21,7 +21,8 @@ class PostgresProcessLock:
         self.begun = False  # True: this process has the memory engine
 
     async def begin(self) -> None:
-        """Take the lock. Raises `ConfigurationError` if another process holds it."""
+        """Lock the ledger, so that no other process with the memory engine can use it. Raises `ConfigurationError` if
+        another process has the lock."""
         if not await self._take():
             raise ConfigurationError(
                 f"The ledger {self._url} is in use by another herenow serve with the engine memory://: "
@@ -30,7 +31,8 @@ class PostgresProcessLock:
         self.begun = True
 
     async def keep(self) -> None:
-        """Check the lock, and take it again if it was lost. Raises `Unavailable` if another process holds it now."""
+        """Check that this process still has the lock, and take it again if it was lost. Raises `Unavailable` if another
+        process has it now."""
         if not await self._take():
             raise Unavailable("Another herenow serve with the engine memory:// has begun on this ledger.")
 
@@ -55,7 +57,8 @@ class PostgresProcessLock:
         return True
 
     async def _is_alive(self, session: PostgresSession) -> bool:
-        """Return True, or raise: a connection that was cut silently seems open but holds no lock, so ask the server."""
+        """Ask the server whether the connection with the lock still works: one that was cut silently seems open but
+        holds no lock. Returns True, or raises the driver's error."""
         try:
             await session.execute("SELECT 1", timeout=CONNECT)
         except BaseException:

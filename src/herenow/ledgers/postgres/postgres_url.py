@@ -31,7 +31,8 @@ class PostgresUrl:
 
 
 def parse_postgres_url(rest: str) -> PostgresUrl:
-    """`rest` is the URL after `postgresql://`. Raises `ConfigurationError`."""
+    """Parse a PostgreSQL URL, of which `rest` is the part after `postgresql://`. Raises `ConfigurationError` if it is
+    invalid."""
     url = f"postgresql://{rest}"
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ConfigurationError(UNREADABLE)

@@ -28,7 +28,8 @@ _MISSING_RIGHTS = text(
 
 
 def revision(connection: Connection) -> str | None:
-    """The schema revision; None if the database has no ledger. Raises `ConfigurationError` without rights on the schema."""
+    """Return the schema revision of the database; None if it has no ledger. Raises `ConfigurationError` if the user may
+    not use the schema."""
     usable: bool | None = connection.scalar(_SCHEMA, {"name": SCHEMA})
     if usable is None:
         return None
@@ -38,7 +39,8 @@ def revision(connection: Connection) -> str | None:
 
 
 def make_schema(connection: Connection) -> None:
-    """Lock out other migrations until the end of the transaction; create the schema, without tables, if it is missing."""
+    """Lock out other migrations until the end of the transaction, and create the PostgreSQL schema, without tables, if
+    it is missing."""
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCKS}, {MIGRATING})")
     # Not IF NOT EXISTS: that requires the right to create a schema even if it exists.
     if connection.scalar(_SCHEMA, {"name": SCHEMA}) is None:
@@ -46,7 +48,8 @@ def make_schema(connection: Connection) -> None:
 
 
 def check_rights(connection: Connection, url: PostgresUrl) -> None:
-    """Raises `ConfigurationError` if a right that a later statement needs is missing, or the database is read-only."""
+    """Check that the user may read and write all tables of the ledger. Raises `ConfigurationError` if a right is
+    missing or the database is read-only."""
     missing = connection.scalars(_MISSING_RIGHTS, {"name": SCHEMA, "version": VERSION_TABLE}).first()
     if missing is not None:
         raise ConfigurationError(f"The ledger {url} does not let its user read and write {SCHEMA}.{missing}: {RIGHTS}.")

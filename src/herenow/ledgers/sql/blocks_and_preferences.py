@@ -66,8 +66,9 @@ class BlocksAndPreferences:
     def set_preferences(
         self, connection: Connection, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
     ) -> tuple[Preferences, bool]:
-        """Apply the edit; return the new preferences and whether they differ from the old ones. When the user stops being
-        hidden, their lifted blocks are deleted, except those with a user that is still hidden."""
+        """Apply an edit to the user's preferences, and return the new ones and whether they differ from the old ones.
+        `last_seen`: the user's public last seen now. When the user stops being hidden, their lifted (ended) blocks are
+        deleted, except those with a user that is still hidden."""
         own = select(preferences.c.user, *_OWN).where(preferences.c.user == user)
         row = connection.execute(own).one_or_none()
         before = Preferences() if row is None else preferences_of(row)
@@ -91,7 +92,7 @@ class BlocksAndPreferences:
         return len(connection.execute(self._block, rows([values])).all()) > 0
 
     def has_room(self, connection: Connection, blocker: str, limit: int) -> bool:
-        """True if the user has fewer than `limit` rows, lifted ones included."""
+        """Return True if fewer than `limit` blocks of this blocker are stored, lifted (ended) ones included."""
         count: int = connection.execute(self._count, {"by": blocker, "most": limit}).scalar_one()
         return count < limit
 
@@ -103,7 +104,8 @@ class BlocksAndPreferences:
 
 
 def _between(dialect: Dialect) -> CompoundSelect[Any]:
-    """Blocks in both directions between `viewer` and each user of the batch: two primary key look-ups per user."""
+    """Build the query for blocks in both directions between `viewer` and each user of a batch: two primary key look-ups
+    per user."""
     other = dialect.batch(blocks.c.blocked)
     viewer = bindparam("viewer", type_=blocks.c.blocker.type)
     by_viewer = select(*blocks.c).join(other, and_(blocks.c.blocker == viewer, blocks.c.blocked == other.c.blocked))
@@ -122,7 +124,8 @@ def _in_force() -> ColumnElement[bool]:
 
 
 def preferences_of(row: Row) -> Preferences:
-    """Convert a row of (user, visibility, share_last_seen, public, hidden_at, hidden_last_seen). NULL is the default."""
+    """Convert a database row of (user, visibility, share_last_seen, public, hidden_at, hidden_last_seen) into
+    `Preferences`. NULL is the default."""
     _, visibility, share_last_seen, public, hidden_at, hidden_last_seen = row
     return Preferences(
         Visibility(visibility or 0),

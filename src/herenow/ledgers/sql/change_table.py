@@ -28,7 +28,8 @@ class ChangeTable:
         self._forget = delete(changes).where(changes.c.id <= bindparam("before"))
 
     def lock(self, connection: Connection) -> None:
-        """Must be the first statement of a transaction that adds changes: rows become visible in the order of their ids."""
+        """Exclude other transactions that add changes until the end of this one, so that rows of the change table
+        become visible in the order of their ids. Must be the first statement of such a transaction."""
         self._dialect.lock(LockKind.CHANGING, connection)
 
     def add(self, connection: Connection, added: Sequence[LedgerChange]) -> None:

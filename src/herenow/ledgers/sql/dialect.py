@@ -38,30 +38,34 @@ class LockKind(Enum):
 
 class Dialect(Protocol):
     def insert(self, table: Table) -> Insert:
-        """The database's own INSERT, which supports ON CONFLICT."""
+        """Return the database's own INSERT statement for a table, which supports ON CONFLICT."""
 
     def batch(self, *columns: Column[Any]) -> FromClause:
-        """A subquery with these columns over the variable that the function `rows` makes."""
+        """Return a subquery with these columns whose rows come from the bound variable that the function `rows`
+        makes."""
 
     def query(self, asked: Select[Any] | CompoundSelect[Any]) -> Query: ...
 
     def lock(self, kind: LockKind, connection: Connection) -> None:
-        """Must be the first statement of the transaction, so that two transactions cannot deadlock."""
+        """Take a lock until the end of the transaction. Locks come before its other statements, so that two
+        transactions cannot deadlock."""
 
     def newest_change(self, connection: Connection) -> int:
-        """The highest id that any change ever had; 0 if there was none. On return, all rows up to this id are visible."""
+        """Return the highest id that any row of the change table ever had; 0 if there was none. On return, all rows up
+        to this id are visible."""
 
 
 def rows(values: Iterable[object]) -> dict[str, object]:
-    """The bound variable for `Dialect.batch`. A row is a plain value if the batch has one column, otherwise a tuple."""
+    """Return the bound variable that provides a statement with the rows of its `Dialect.batch`. A row is a plain value
+    if the batch has one column, otherwise a tuple."""
     return {"rows": msgspec.json.encode(list(values)).decode()}
 
 
 def upsert(
     dialect: Dialect, table: Table, source: Select[Any], only_if: Callable[[Any], ColumnElement[bool]] | None = None
 ) -> Insert:
-    """Insert the rows of `source`; where the key exists, overwrite the other columns that `source` selects. `only_if` gets
-    the new row's columns and returns the condition for overwriting."""
+    """Build a statement that inserts the rows of `source` and, where the key exists, overwrites the other columns that
+    `source` selects. `only_if` gets the new row's columns and returns the condition for overwriting."""
     names = [column.name for column in source.selected_columns]
     keys = [column.name for column in table.primary_key]
     insert = dialect.insert(table).from_select(names, source)
@@ -73,5 +77,6 @@ def upsert(
 
 
 def every(batch: FromClause) -> Select[Any]:
-    """Select all rows of a batch. The WHERE is for SQLite, which otherwise parses ON CONFLICT as the ON of a join."""
+    """Return a SELECT of all rows of a batch (see `Dialect.batch`). Its WHERE is for SQLite, which otherwise parses ON
+    CONFLICT as the ON of a join."""
     return select(batch).where(true())

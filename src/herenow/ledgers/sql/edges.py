@@ -70,7 +70,8 @@ class Edges:
         return {other for (other,) in found} - {user}
 
     def apply(self, connection: Connection, asked: Sequence[RelationRow]) -> tuple[int, list[LedgerChange]]:
-        """Write the rows; return how many edges changed and the rows to add to the change table."""
+        """Add or remove the relations that `asked` lists. Return how many were changed, and the rows to add to the
+        change table."""
         count = 0
         changes: dict[LedgerChange, None] = {}
         for kind, edges in _last_rows(asked).items():
@@ -99,7 +100,9 @@ class _Kind:
 
 
 def _last_rows(asked: Iterable[RelationRow]) -> dict[str, dict[Edge, RelationRow]]:
-    """Kind → edge → the last row about that edge. Edges are in key order: neighbours are on the same database page."""
+    """Group the requested relations by kind and by pair of ids (edge), and keep only the last request about each pair.
+    Pairs are in key order, because neighbours are on the same database page. Raises `ValueError` for an unknown
+    kind."""
     last: dict[str, dict[Edge, RelationRow]] = {"follow": {}, "contact": {}, "room": {}}
     for row in asked:
         if row.kind not in last:
@@ -122,7 +125,8 @@ def _pair(a: str, b: str) -> Edge:
 
 
 def _change(kind: str, edge: Edge) -> LedgerChange:
-    """A follow is reported as an unordered pair: a reader reloads both directions anyway, and a mutual follow is one row."""
+    """Return the row of the change table that reports a changed relation; `edge` is its pair of ids. A follow is
+    reported as an unordered pair: a reader reloads both directions anyway, and a mutual follow is one row."""
     if kind == "room":
         return LedgerChange("member", *edge)
     return LedgerChange("relation", *_pair(*edge))
@@ -140,7 +144,7 @@ def _changed(
 
 
 def _between(dialect: Dialect) -> Select[Any]:
-    """Relations between `viewer` and each user of the batch: four primary key look-ups per user."""
+    """Build the query for relations between `viewer` and each user of a batch: four primary key look-ups per user."""
     viewer = bindparam("viewer", type_=follows.c.a.type)
     target = dialect.batch(follows.c.b)
     forth, back = follows.alias("forth"), follows.alias("back")

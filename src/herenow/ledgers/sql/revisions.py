@@ -24,7 +24,7 @@ _one_at_a_time = threading.Lock()
 
 
 def found(connection: Connection) -> str | None:
-    """The schema revision of the database; None if it has no ledger tables."""
+    """Return the schema revision of the database; None if it has no ledger tables."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision: str | None = connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
@@ -32,14 +32,16 @@ def found(connection: Connection) -> str | None:
 
 
 def upgrade(connection: Connection, to: str = "head") -> None:
-    """Upgrade the schema; blocks while another thread does. Raises `ConfigurationError` if it has an unknown revision."""
+    """Upgrade the database schema to the revision `to`; blocks while another thread upgrades one. Raises
+    `ConfigurationError` if the database has an unknown revision."""
     with _one_at_a_time:
         upgrade_exclusively(connection, to)
 
 
 @asynccontextmanager
 async def exclusive() -> AsyncIterator[None]:
-    """Hold the lock of `upgrade` without blocking the event loop while waiting for it."""
+    """Hold the lock of `upgrade`, as a context manager that does not block the event loop while it waits for the
+    lock."""
     while not _one_at_a_time.acquire(blocking=False):  # noqa: ASYNC110 - threads have no event of ours
         await asyncio.sleep(0.01)
     try:

@@ -1,6 +1,6 @@
 """Recover last-seen times after nodes were lost together with their live store.
 
-A run is one epoch of a node. The node marks users that are visibly online, and writes a timestamp at intervals. A clean
+A run is one epoch of a node. The node marks users that are visibly online, and writes a time stamp at intervals. A clean
 shutdown deletes both. After a loss they remain: until the run is closed, readers take them into account (`user_rows`); then
 the last seen of each marked user is stored, with SQL statements only.
 """
@@ -30,12 +30,12 @@ from herenow.ledgers.sql.schema import choices, last_seen, open_marks, preferenc
 from herenow.ledgers.sql.voids import outlived
 
 OPEN = open_marks.join(runs, runs.c.run == open_marks.c.run)
-"""Marks with the stamp of their run."""
+"""Run markers, each with the time stamp of its run."""
 
 VISIBLE_AT: ColumnElement[int] = case(
     (open_marks.c.at > runs.c.at, open_marks.c.at), (runs.c.at.is_not(None), runs.c.at)
 )
-"""The latest time at which a marked user was visible, in a join of marks and runs; NULL without a run."""
+"""The latest time at which a marked user was visible, in a join of markers and runs; NULL without a run."""
 
 NO_LIMIT = 2**62
 
@@ -61,15 +61,17 @@ class Runs:
         )
 
     def mark(self, connection: Connection, run: str, here: Mapping[str, int], gone: Collection[str]) -> None:
-        """A user in both sets is unmarked: a missing mark makes a last seen some seconds too early, but a mark too many
-        could show when a hidden user was online."""
+        """Mark the users `here` (→ time of their last sign of life) as visible in this run of a node, and delete the
+        markers of `gone`, also of users in both: a missing marker makes a last seen some seconds too early, but one too
+        many could show when a hidden user was online."""
         if here:
             connection.execute(self._mark, rows((user, run, at) for user, at in sorted(here.items())))
         if gone:
             connection.execute(self._unmark, rows(sorted(gone)) | {"of_run": run})
 
     def stamp(self, connection: Connection, run: str, at: int) -> bool:
-        """Returns whether the run had a stamp."""
+        """Store that the users marked in this run of a node were visible at `at` (epoch ms). Returns False if the run
+        had no such time stamp before."""
         moved = connection.execute(self._move, {"of_run": run, "now": at}).rowcount > 0
         if not moved:
             connection.execute(self._stamp, rows([(run, at)]))
@@ -79,12 +81,14 @@ class Runs:
         return {row[0]: row[1] for row in connection.execute(self._runs)}
 
     def end(self, connection: Connection, run: str) -> None:
-        """Also deletes marks without a run, which a node wrote after its run was closed."""
+        """Delete the time stamp and the user markers of a run, and also markers without a run, which a node wrote after
+        its run was closed."""
         connection.execute(delete(runs).where(runs.c.run == run))
         connection.execute(delete(open_marks).where(open_marks.c.run.not_in(select(runs.c.run))))
 
     def close_one(self, connection: Connection, run: str, latest: int | None) -> int:
-        """Store a last seen for all marked users of a run, delete it, return the number of these users."""
+        """Close a run of a lost node: store a last seen, not later than `latest` (epoch ms; None: no limit), for the
+        users marked in it, delete the run, and return the number of these users."""
         count = connection.scalar(self._count_one, {"of_run": run}) or 0
         if count:
             connection.execute(self._close_one, {"of_run": run, "latest": NO_LIMIT if latest is None else latest})
@@ -92,7 +96,8 @@ class Runs:
         return count
 
     def close(self, connection: Connection) -> int:
-        """`close_one` of all runs. Marks of a run without a timestamp are deleted without effect."""
+        """Close all runs of lost nodes: store a last seen for the users marked in them, delete the runs, and return the
+        number of these users. Markers of a run without a time stamp are deleted without effect."""
         count = connection.scalar(self._count_all) or 0
         connection.execute(self._close_all, {"latest": NO_LIMIT})
         connection.execute(delete(open_marks))
@@ -101,7 +106,8 @@ class Runs:
 
 
 def _last_seens() -> Select[tuple[str, int]]:
-    """(user, last seen) by the marks. Users that hid get no time from after that."""
+    """Build the query for (user, last seen) of all users with run markers. No time is later than the bound variable
+    `latest`, or than the moment at which the user hid."""
     limit = bindparam("latest", type_=BigInteger)
     at: ColumnElement[int] = case((limit < VISIBLE_AT, limit), else_=VISIBLE_AT)
     at = case((preferences.c.hidden_last_seen < at, preferences.c.hidden_last_seen), else_=at)

@@ -68,15 +68,17 @@ class SqlLedger(ABC):
 
     @abstractmethod
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work`, which only reads. Raises `Unavailable` for errors of the driver."""
+        """Run `work`, which only reads the database, and return its result. Raises `Unavailable` for errors of the
+        driver."""
 
     @abstractmethod
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        """Run `work` in a transaction and commit it. Raises `Unavailable` for errors of the driver, or `UnknownOutcome` if
-        the transaction may have been committed nevertheless. `at_length`: it may take minutes."""
+        """Run `work` in a transaction, commit it and return the result of `work`. `at_length`: it may take minutes.
+        Raises `Unavailable` for errors of the driver, or `UnknownOutcome` if the transaction may have been committed
+        nevertheless."""
 
     async def _save(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        """`_write`, but never concurrently with the deletion of a user."""
+        """Run `work` in a transaction like `_write`, but never concurrently with the deletion of a user."""
 
         def save(connection: Connection) -> T:
             self._dialect.lock(LockKind.SAVING, connection)
@@ -87,7 +89,8 @@ class SqlLedger(ABC):
     async def _change(
         self, work: Callable[[Connection], tuple[T, Sequence[LedgerChange]]], *, at_length: bool = False
     ) -> T:
-        """`_write`; in the same transaction, add the changes that `work` returns beside its result to the change table."""
+        """Run `work` in a transaction like `_write`, and add the changes that it returns beside its result to the
+        change table in the same transaction."""
 
         def change(connection: Connection) -> T:
             self._changes.lock(connection)
@@ -105,9 +108,10 @@ class SqlLedger(ABC):
 
     @abstractmethod
     async def found_id(self) -> str | None:
-        """The id in the database; None if the ledger was not created yet. Only reads, and works without `open`."""
+        """Return the id of the ledger in the database; None if the ledger was not created yet. Only reads, and works
+        without `open`."""
 
-    # Last seen, choices and idle time of single users
+    # Last seen, choices (modes and custom statuses) and idle time of single users
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
         asked = frozenset(users)

@@ -107,7 +107,8 @@ class UserRows:
         return [_choice(row) for row in connection.execute(walk)]
 
     def set_idle_after(self, connection: Connection, user: str, idle_after: int | None) -> bool:
-        """Return whether the value changed."""
+        """Store after how many milliseconds without activity this user counts as idle; None: the server's default.
+        Return whether the value changed."""
         if idle_after is None:
             changed = connection.execute(self._unset_idle_after, rows([user]))
         else:
@@ -143,7 +144,9 @@ def _remembered(row: Row) -> Remembered:
 def _with_mark(
     at: int | None, visible_at: int, choice: Choice | None, hidden_at: int | None, hidden_last_seen: int | None
 ) -> int | None:
-    """The last seen of a user who is marked in an open run. Hiding limits it as when the run is closed (`runs`)."""
+    """Return the last seen of a user who is marked as visible in an open run: the later of `at` (the stored one) and
+    `visible_at` (the run's). `visible_at` counts less, or not at all, if the user hid, as when the run is closed
+    (`runs`)."""
     if choice is not None and choice.mode is Mode.INVISIBLE:
         return at
     if hidden_at is not None:
@@ -166,7 +169,8 @@ def _choice(row: Row) -> Choice:
 
 
 def _sources(column: str) -> tuple[Sourced, ...]:
-    """Unreadable sources count as none: the row still has the mode and custom status that count."""
+    """Decode the column with the modes and custom statuses of all sources. If it is unreadable, return an empty tuple:
+    the row still has the mode and custom status that count."""
     try:
         return decode_sources(b64decode(column))
     except ValueError:

@@ -75,13 +75,15 @@ class Voids:
         self._forget = delete(voids).where(voids.c.until <= bindparam("now", type_=BigInteger))
 
     def put(self, connection: Connection, void: Void) -> bool:
-        """Merge into the stored row: `before` and `until` keep the greater value, `erased` the new one if given. Write
-        nothing and return False if neither `before` nor `erased` is later than stored."""
+        """Store the revocation of a user's tokens, merged with the stored one: `before` and `until` keep the greater
+        value, `erased` (time of the user's deletion) the new one if given. Write nothing and return False if neither
+        `before` nor `erased` is later than stored."""
         row = (void.user, void.before, void.until, void.erased)
         return len(connection.execute(self._put, rows([row])).all()) > 0
 
     def erase(self, connection: Connection, void: Void) -> list[LedgerChange]:
-        """Store the row and delete all other data about the user. Return the rows for the change table."""
+        """Delete all data about a user, and store the revocation of the user's tokens. Return the rows to add to the
+        change table."""
         user = {"of_user": void.user}
         self.put(connection, void)
         changes: dict[LedgerChange, None] = {LedgerChange("void", void.user, ""): None}
@@ -107,10 +109,10 @@ class Voids:
 
 
 def outlived(batch: FromClause, at: ColumnElement[int]) -> ColumnElement[bool]:
-    """SQL condition: the user of the row was not deleted, or was deleted before `at`."""
+    """Build the SQL condition that the user of each row in `batch` was not deleted, or was deleted before `at`."""
     return ~exists().where(voids.c.user == batch.c.user, voids.c.erased >= at)
 
 
 def _greater(one: ColumnElement[int], other: ColumnElement[int]) -> ColumnElement[int]:
-    """SQL for the greater of two values; databases name that function differently."""
+    """Build SQL for the greater of two values; databases name that function differently."""
     return case((one > other, one), else_=other)

@@ -23,21 +23,21 @@ REMEDY = (
 
 class FileWatch:
     def __init__(self, path: Path | None) -> None:
-        """`path` None: in memory, nothing to check."""
+        """Watch the ledger's file at `path`. None: the ledger is in memory, and there is nothing to check."""
         self._path = path
         self._identity: tuple[int, int] | None = None
         self._trouble: str | None = None
-        """The result of the last check."""
+        """The error sentence of the last check; None if the file was in its place."""
 
     def begin(self) -> None:
-        """Call when the file is open."""
+        """Remember which file is at the path now, for later checks. Call it when the ledger has opened the file."""
         self._identity, self._trouble = self._found(), None
 
     def end(self) -> None:
         self._identity = None
 
     def check(self) -> None:
-        """Raises `Unavailable` if another file, or none, is at the place of the open one."""
+        """Check that the open file is still at its path. Raises `Unavailable` if another file, or none, is there."""
         if self._identity is None:
             return
         found = self._found()
@@ -48,12 +48,13 @@ class FileWatch:
         self.raise_if_lost()
 
     def raise_if_lost(self) -> None:
-        """Raises `Unavailable` if the last `check` did."""
+        """Raise `Unavailable` if the last `check` did, without a new check."""
         if self._trouble is not None:
             raise Unavailable(self._trouble)
 
     def _found(self) -> tuple[int, int] | None:
-        """The identity of the file at the path. An empty file is no ledger: SQLite's header is written at creation."""
+        """Return device and inode of the file at the path; None if there is none, or an empty one. An empty file is no
+        ledger: SQLite's header is written at creation."""
         try:
             found = None if self._path is None else self._path.stat()
         except OSError:

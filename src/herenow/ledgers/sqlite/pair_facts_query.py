@@ -70,8 +70,8 @@ Found = tuple[Sequence[Relation], Sequence[BlockRow], dict[str, Preferences]]
 def pair_facts(
     connection: Connection, one: str, others: Sequence[str], users: Iterable[str], now: int, *, related: bool
 ) -> Found:
-    """Relations of `one` with the others, in the given order (empty unless `related`); blocks between them; preferences of
-    `users`, without those that have only defaults."""
+    """Read the relations of the user `one` with `others`, in the given order (empty unless `related`), the blocks
+    between them, and the preferences of `users`, without those that have only defaults."""
     asked = sorted(set(others))  # in key order: neighbours are on the same page
     at = bisect_left(asked, one)
     lesser, greater = (asked[:at], asked[at:]) if related else ((), ())

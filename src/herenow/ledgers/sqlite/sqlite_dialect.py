@@ -62,7 +62,7 @@ class SqliteDialect:
         return ask
 
     def lock(self, kind: LockKind, connection: Connection) -> None:
-        """Nothing to do: SQLite runs one writing transaction at a time."""
+        """Do nothing: SQLite runs one writing transaction at a time."""
 
     def newest_change(self, connection: Connection) -> int:
         newest: int | None = connection.scalar(_NEWEST_CHANGE)

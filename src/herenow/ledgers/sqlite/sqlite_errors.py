@@ -51,7 +51,7 @@ def is_locked(error: Exception) -> bool:
 
 
 def _code(error: Exception) -> int:
-    """The primary SQLite error code; 0 if there is none."""
+    """Return the primary SQLite error code of an exception; 0 if it has none."""
     code: int = getattr(_driver(error), "sqlite_errorcode", 0)
     return code & 0xFF
 

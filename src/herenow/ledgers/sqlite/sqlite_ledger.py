@@ -3,8 +3,8 @@
 With WAL, readers and the writer do not wait for each other. Writes of this process queue for one thread instead of
 competing for the file lock; other processes (an import, a second worker) compete for it, for at most `busy_timeout`.
 
-`synchronous=FULL`, because a user's choices must not be lost: NORMAL survives a `kill -9`, but not a power failure. The
-price is one disk sync per transaction, and transactions are batches: a handful per second.
+`synchronous=FULL`, because a user's mode and custom status must not be lost: NORMAL survives a `kill -9`, but not a power
+failure. The price is one disk sync per transaction, and transactions are batches: a handful per second.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BUSY_TIMEOUT = 2.0
 
 
 class SqliteLedger(SqlLedger):
-    """`path` None: in memory, lost on `close`."""
+    """The ledger in the SQLite file `path`. None: in memory, lost on `close`."""
 
     def __init__(self, path: str | Path | None, *, busy_timeout: float = BUSY_TIMEOUT) -> None:
         super().__init__(STATEMENTS)
@@ -81,7 +81,9 @@ class SqliteLedger(SqlLedger):
             self._run.end()
 
     async def close_runs(self) -> int:
-        """Raises `ConfigurationError` if another process is running on this ledger."""
+        """Lock the ledger for this process, then close the runs that earlier processes left: store a last seen for
+        users that were visibly online in them. Returns the number of these users. Raises `ConfigurationError` if
+        another process is running on this ledger."""
         if self._run is not None:
             self._run.begin()
         return await super().close_runs()
@@ -150,8 +152,9 @@ class SqliteLedger(SqlLedger):
             raise explained from error
 
     def _exclusively(self, work: Callable[[Connection], T]) -> Callable[[Connection], T]:
-        """Wrap `work`: take the write lock first, so that it cannot fail for the lock half-way. If a write ahead in the
-        queue times out waiting for the lock, all writes queued by then fail too, instead of waiting one time-out each."""
+        """Wrap `work` in a function that first takes the write lock of the file, so that `work` cannot fail for the
+        lock half-way. If a write ahead in the queue times out waiting for the lock, all writes queued by then fail too,
+        instead of waiting one time-out each."""
         asked = self._lock_timeouts
 
         def exclusive(connection: Connection) -> T:
@@ -195,7 +198,7 @@ class SqliteLedger(SqlLedger):
 
     @asynccontextmanager
     async def _any_threads(self) -> AsyncIterator[WorkerThreads]:
-        """The writer thread, or a temporary one if the ledger is not open."""
+        """Provide the writer thread, or a temporary thread if the ledger is not open, as a context manager."""
         if self._writer is not None:
             yield self._writer
             return
@@ -226,12 +229,13 @@ class SqliteLedger(SqlLedger):
         return engine
 
     def _refuse_other_file(self, *_arguments: object) -> None:
-        """SQLite would create a missing file."""
+        """Before SQLAlchemy opens a connection, check that the ledger's file is in place: SQLite would create a missing
+        one. Raises `Unavailable`."""
         self._file.check()
 
 
 def _prepare(connection: Connection) -> str:
-    """Migrate the schema if it is not the newest; return the ledger's id."""
+    """Upgrade the database schema if it is not the newest, and return the ledger's id."""
     if revisions.found(connection) != NEWEST:
         revisions.upgrade(connection)
     return read_id(connection)

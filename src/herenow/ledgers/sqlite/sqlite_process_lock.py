@@ -21,7 +21,8 @@ class SqliteProcessLock:
         self._lock: IO[bytes] | None = None
 
     def begin(self) -> None:
-        """Take the lock. Raises `ConfigurationError` if another process holds it."""
+        """Lock the ledger file, so that no other process with the memory engine can use it. Raises `ConfigurationError`
+        if another process has the lock, or if the lock file cannot be written."""
         if self._lock is not None:
             return
         try:

@@ -22,7 +22,7 @@ _Job = tuple[Work, Then, asyncio.AbstractEventLoop]
 
 class ThreadPool:
     def __init__(self, count: int, name: str, at_end: Callable[[], None]) -> None:
-        """At most `count` threads. Each calls `at_end` when it ends."""
+        """Create a pool of at most `count` threads, which are started when needed. Each calls `at_end` when it ends."""
         self._count = count
         self._name = name
         self._at_end = at_end
@@ -31,15 +31,15 @@ class ThreadPool:
         self._busy = 0
 
     def do(self, work: Work, then: Then) -> None:
-        """Queue `work` for a thread; `then` is called on the current event loop. Jobs start in the order queued. A thread is
-        added only if all are busy, because each keeps a connection and its page cache."""
+        """Queue `work` for a thread, which then calls `then` with the result on the current event loop. Jobs start in
+        the order queued. A thread is added only if all are busy, because each keeps a connection and its page cache."""
         self._busy += 1
         if len(self._threads) < min(self._busy, self._count):
             self._start()
         self._jobs.put((work, then, asyncio.get_running_loop()))
 
     def close(self) -> None:
-        """Block until all queued jobs are done."""
+        """Block until all queued jobs are done and the threads have ended."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -59,7 +59,8 @@ class ThreadPool:
             self._at_end()
 
     def _do_next(self) -> bool:
-        """Run one job; False at the end. Not part of the loop in `_serve`, whose locals would keep the last job alive."""
+        """Wait for the next job of this thread and run it; return False if the pool is closed. Not part of the loop in
+        `_serve`, whose locals would keep the last job alive."""
         job = self._jobs.get()
         if job is None:
             return False

@@ -58,7 +58,8 @@ class WorkerThreads:
         self._closed = False
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a transaction, as a thread job of its own. If the caller is cancelled before that, nothing runs."""
+        """Run `work` in a transaction, as a thread job of its own, and return its result. If the caller is cancelled
+        before that, nothing runs."""
         self._check()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -69,7 +70,8 @@ class WorkerThreads:
         return await done
 
     async def ask(self, work: Callable[[Connection], T]) -> T:
-        """Run `work`, which only reads, in a batch with other queries, without a transaction."""
+        """Run `work`, which only reads, in a thread and in one batch with other queries, without a transaction. Return
+        its result."""
         self._check()
         question = _Question(work)
         try:
@@ -106,7 +108,7 @@ class WorkerThreads:
             return work(connection)
 
     def _answer(self, batch: tuple[_Question, ...]) -> Answers[_Question, Any]:
-        """Run a batch; return the result or exception of each query. Cancelled queries are skipped."""
+        """Run a batch of queries; return the result or exception of each one. Cancelled queries are skipped."""
         if all(question.cancelled for question in batch):
             return dict.fromkeys(batch)
         connection = self._connection()
@@ -139,7 +141,7 @@ def _nothing() -> None:
 
 
 def _result_of(question: _Question, connection: Connection) -> object:
-    """The result, or the exception to raise in the caller."""
+    """Run one query; return its result, or the exception to raise in the caller. A cancelled query is not run."""
     try:
         return None if question.cancelled else question.work(connection)
     except Exception as error:  # noqa: BLE001 - handed on

@@ -29,10 +29,10 @@ REMEMBERED = 20_000  # verified tokens in the LRU cache: about 10 MB
 
 
 class RevokedTokens(Protocol):
-    """Implemented by a node's `Revocations`."""
+    """The check for revoked tokens; implemented by a node's `Revocations`."""
 
     def is_void(self, user: str, issued_at: int | None) -> bool:
-        """True if the user's tokens that were issued at `issued_at` (ms; None: unknown) are revoked."""
+        """Return True if a token of this user, issued at `issued_at` (epoch ms; None: unknown), is revoked."""
 
 
 class Auth:
@@ -46,7 +46,8 @@ class Auth:
         source: Source | None = None,
         expected: Expected = ANY,
     ) -> None:
-        """`secret` None: HS256 tokens are refused. With a `source` of public keys, call `start` before the first check."""
+        """Verify tokens by the secret (None: HS256 tokens are refused) and by the public keys of `source`; with a
+        source, call `start` before the first check. `max_ttl`: seconds for which a token may be valid at most."""
         self._secret = secret
         self._clock = clock
         self._max_ttl = max_ttl
@@ -71,13 +72,15 @@ class Auth:
 
     @property
     def trouble(self) -> str | None:
-        """A sentence for the operator about a failing key source; None if there is no problem."""
+        """A sentence for the operator if the public keys cannot be read; None if there is no problem."""
         return None if self._keys is None else self._keys.trouble
 
     def check(self, token: str | None, *, once: bool = False) -> Claims:
-        """Return the claims of a valid token. `once`: do not cache it, because it opens a connection and is not sent again.
+        """Verify a token and return its claims. `once`: do not cache it, because it opens a connection and is not sent
+        again.
 
-        Raises `ProtocolError` (`token_*`, `keys_unavailable`), or its subclass `KeysPending` where `checked` would wait."""
+        Raises `ProtocolError` (`token_*`, `keys_unavailable`), or its subclass `KeysPending` if public keys are being
+        read, where `checked` would wait."""
         if not token:
             raise ProtocolError("token_missing", "A token is needed: Authorization: Bearer <token>.")
         claims = self._claims(token, once=once)
@@ -86,7 +89,7 @@ class Auth:
         return claims
 
     async def checked(self, token: str | None, *, once: bool = False) -> Claims:
-        """As `check`, but wait for keys that are being read. Raises `ProtocolError`."""
+        """Verify a token like `check`, but wait if public keys are being read. Raises `ProtocolError`."""
         try:
             return self.check(token, once=once)
         except KeysPending:
@@ -116,9 +119,10 @@ class Auth:
 
 
 def find_token(authorization: str | None, query: str, subprotocols: Iterable[str] = ()) -> str | None:
-    """Return the token from the header, a subprotocol or `?token=`, in this order; None if there is none.
+    """Return the token of a request from its header, a subprotocol or `?token=`, in this order; None if there is none.
 
-    A header with another scheme than Bearer gives None. The query is for clients that can set neither of the others."""
+    An Authorization header with another scheme than Bearer gives None. The query is for clients that can set neither of
+    the others."""
     if authorization is not None:
         scheme, _, token = authorization.partition(" ")
         return token.strip() if scheme.lower() == "bearer" else None

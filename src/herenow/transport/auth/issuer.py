@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def key_source(url: str | None, file: Path | None) -> Source | None:
-    """Return the source of a JWKS document; None if neither a URL nor a file is given."""
+    """Return a reader of an issuer's public keys (a JWKS document) from a URL or a file; None if neither is given."""
     if url is None and file is None:
         return None
     from herenow.transport.auth.key_sources import FileSource, UrlSource
@@ -22,7 +22,8 @@ def key_source(url: str | None, file: Path | None) -> Source | None:
 
 
 async def describe_keys(source: Source) -> tuple[str, Sequence[str]]:
-    """Read the document once; return a text that counts its usable keys, and why others are not used. Raises `BadKeys`."""
+    """Read the JWKS document once. Return a text that counts its usable keys, and the reasons why others are not used.
+    Raises `BadKeys` if it cannot be read or has no usable key."""
     from herenow.transport.auth.jwks import parse_jwks
     from herenow.transport.auth.keyring import what_keys
 

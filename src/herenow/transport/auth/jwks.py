@@ -41,7 +41,8 @@ class PublicKey:
     key: Key
 
     def payload_of(self, token: str) -> bytes | None:
-        """Return the token's payload, or None if this key did not sign it. Raises `ProtocolError` if it is malformed."""
+        """Return the payload of a token that this key signed, or None if it did not. Raises `ProtocolError` if the
+        token is malformed."""
         try:
             payload = _signatures.decode(token, self.key, algorithms=[self.algorithm])
         except jwt.InvalidSignatureError:
@@ -59,7 +60,8 @@ class Document:
 
 
 def parse_jwks(raw: bytes) -> Document:
-    """Raises `BadKeys` if no key can be used."""
+    """Parse a JWKS document; return its usable keys, and the reasons why others are not used. Raises `BadKeys` if no
+    key can be used."""
     keys: list[PublicKey] = []
     left_out: list[str] = []
     for number, entry in enumerate(_entries(raw), start=1):

@@ -37,7 +37,8 @@ class Source(Protocol):
     """Least seconds between two reads that are caused by unknown keys, because any token can cause them."""
 
     async def read(self) -> Read | None:
-        """Return None if nothing has changed since the last read. Raises `BadKeys`."""
+        """Read the JWKS document. Return None if it has not changed since the last read. Raises `BadKeys` if it cannot
+        be read."""
 
 
 class FileSource:

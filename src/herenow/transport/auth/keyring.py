@@ -33,7 +33,8 @@ log = structlog.get_logger(__name__)
 
 class Keyring:
     def __init__(self, source: Source, clock: Clock, on_change: Callable[[], None]) -> None:
-        """`on_change` is called when the keys changed: results of earlier verifications are then invalid."""
+        """Keep the public keys of `source`. `on_change` is called when they changed: results of earlier verifications
+        are then invalid."""
         self._source = source
         self._clock = clock
         self._tasks = Tasks()
@@ -54,7 +55,8 @@ class Keyring:
         self.trouble: str | None = None  # a sentence about the failing source; None if there is no problem
 
     async def start(self) -> None:
-        """Read the keys once. Raises `ConfigurationError` for an unusable file; a URL may be unreachable for a while."""
+        """Read the keys once, and start to read them again at intervals. Raises `ConfigurationError` for an unusable
+        file; a URL may be unreachable for a while."""
         await self._read_source()
         if self.trouble is not None and isinstance(self._source, FileSource):
             raise ConfigurationError(f"jwks_file = {self._source.where!r} cannot be used: {self._last_error}.")
@@ -64,9 +66,10 @@ class Keyring:
         await self._tasks.end()
 
     def find(self, algorithm: str, kid: str | None) -> Sequence[PublicKey]:
-        """Return at most `TRIED` keys that may have signed the token; all of the algorithm if it has no key id.
+        """Return the keys that may have signed a token with this algorithm and key id, at most `TRIED`. `kid` None: the
+        token has no key id, so any key of the algorithm may have signed it.
 
-        Raises `KeysPending` if a read may find the key, else a `ProtocolError` with the reason."""
+        Raises `KeysPending` if a new read of the keys may find one, else a `ProtocolError` with the reason."""
         found = self._by_algorithm.get(algorithm) if kid is None else self._named.get((algorithm, kid))
         if found:
             return found[:TRIED]
@@ -75,12 +78,13 @@ class Keyring:
         raise self._missing(kid)
 
     def recheck(self) -> None:
-        """Call if no key fits a token without key id: the issuer may have a new key. Raises `KeysPending` if a read runs."""
+        """Read the keys again because none of them fits a token without key id: the issuer may have a new key. Raises
+        `KeysPending` while they are read; returns if the last such read was too recent."""
         if self._start_or_join_read(None):
             raise KeysPending
 
     async def wait_read(self) -> None:
-        """Wait for the running read, if there is one."""
+        """Wait until the running read of the keys has ended, if there is one."""
         if self._reading is not None:
             await asyncio.shield(self._reading)
 
@@ -97,7 +101,8 @@ class Keyring:
         return self._absent.get(kid, self._clock.monotonic()) is not None
 
     def _start_or_join_read(self, kid: str | None) -> bool:
-        """Start a read for an unknown key id or join the running one; False if the last such read was too recent."""
+        """Read the keys again because of an unknown key id (None: a token without one), or join the running read.
+        Returns False if the last such read was too recent."""
         if self._reading is None:
             now = self._clock.monotonic()
             if now - self._unknown_read_at < self._source.patience:
@@ -174,6 +179,6 @@ class Keyring:
 
 
 def what_keys(document: Document) -> str:
-    """For messages: "2 for RS256, 1 for ES256"."""
+    """Count the keys of a JWKS document by algorithm, for messages: "2 for RS256, 1 for ES256"."""
     counts = {a: sum(key.algorithm == a for key in document.keys) for a in ALGORITHMS}
     return ", ".join(f"{count} for {algorithm}" for algorithm, count in counts.items() if count)

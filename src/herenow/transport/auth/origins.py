@@ -12,7 +12,11 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def is_allowed(origin: str | None, *, host: str, secure: bool, origins: Collection[str]) -> bool:
-    """`host`: the Host header; `secure`: the request came by TLS; `origins`: lower-case origins that the operator allows."""
+    """Return True if a page of this origin may connect: a page of this server, one that the operator allows, or no page
+    (None).
+
+    `host`: the Host header; `secure`: the request came by TLS; `origins`: lower-case origins that the operator
+    allows."""
     if origin is None or origin.lower() in origins:
         return True
     return _scheme_host_port(origin) == _scheme_host_port(f"{'https' if secure else 'http'}://{host}")

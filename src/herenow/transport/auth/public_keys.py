@@ -30,10 +30,11 @@ class KeysPending(ProtocolError):  # noqa: N818 - reads as what it is
 
 
 class PublicKeys(Protocol):
-    """Implemented by `keyring.Keyring`."""
+    """The public keys of an issuer; implemented by `keyring.Keyring`."""
 
     def find(self, algorithm: str, kid: str | None) -> Sequence[PublicKey]:
-        """Return at least one key or raise `ProtocolError`."""
+        """Return at least one key that may have signed a token with this algorithm and key id, or raise
+        `ProtocolError`."""
 
     def recheck(self) -> None:
-        """Call if no key fits a token without key id; raises `KeysPending` if the keys are read again."""
+        """Read the keys again if none of them fits a token without key id. Raises `KeysPending` while they are read."""

@@ -51,7 +51,8 @@ ANY = Expected()
 
 
 def mint(secret: str, user: str, *, scope: str | None, ttl: float, now: float, expected: Expected = ANY) -> str:
-    """Return a token for `user`, valid for `ttl` seconds from `now` (epoch seconds), with the claims that are `expected`."""
+    """Return a token for `user`, signed with the secret and valid for `ttl` seconds from `now` (epoch seconds). It
+    names the issuer and the audience that are `expected`."""
     # Milliseconds, not whole seconds: a token minted right after a revocation must count as issued after it.
     payload: dict[str, object] = {"sub": parse_id(user), "iat": round(now, 3), "exp": round(now + ttl, 3)}
     if scope:
@@ -72,10 +73,11 @@ def verify(
     keys: PublicKeys | None = None,
     expected: Expected = ANY,
 ) -> Claims:
-    """Return the claims of a token that is valid at `now` (epoch seconds). `secret` None: HS256 tokens are refused.
+    """Verify a token at the time `now` (epoch seconds) and return its claims. `secret` None: HS256 tokens are refused.
+    `max_ttl`: seconds for which a token may still be valid at most.
 
-    Raises `ProtocolError`: `token_missing`, `token_malformed`, `token_algorithm`, `token_bad_signature`, `token_claims`,
-    `token_expired`, and the errors of `keys`."""
+    Raises `ProtocolError`: `token_missing`, `token_malformed`, `token_algorithm`, `token_bad_signature`,
+    `token_claims`, `token_expired`, and the errors of `keys`."""
     if not token:
         raise ProtocolError("token_missing", "A token is required.")
     if len(token) > MAX_BYTES:
@@ -105,7 +107,8 @@ def _accepted(*, secret: bool, keys: bool) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)  # the tokens of one issuer have the same header
 def _header(head: str, accepted: tuple[str, ...]) -> tuple[str, str | None]:
-    """Return algorithm and key id. Other key members (jku, jwk, x5u, …) are ignored: any sender could set them."""
+    """Decode the header of a token and return its algorithm, one of `accepted`, and its key id (None: none). Other
+    members about keys (jku, jwk, x5u, …) are ignored: any sender could set them."""
     header = _json_object(_decoded(head))
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in accepted:
@@ -118,15 +121,16 @@ def _header(head: str, accepted: tuple[str, ...]) -> tuple[str, str | None]:
 
 
 def _signed(payload: Mapping[str, object], secret: str) -> str:
-    """Sign with HS256 (RFC 7515). PyJWT would load cryptography, which commands and nodes with a secret do not need."""
+    """Return a token with this payload, signed with HS256 (RFC 7515). PyJWT is not used, because it would load
+    cryptography, which commands and nodes with a secret do not need."""
     parts = ({"alg": ALGORITHM, "typ": "JWT"}, payload)
     signed = ".".join(_encoded(json.dumps(part, separators=(",", ":")).encode()) for part in parts)
     return f"{signed}.{_encoded(hmac.digest(secret.encode(), signed.encode(), 'sha256'))}"
 
 
 def _payload_by_secret(token: str, secret: str) -> bytes | None:
-    """Return the payload, or None if the signature is wrong. PyJWT takes 80 µs for this, this code 9 µs: PyJWT also tests
-    whether the secret is JSON, and each new connection has a token to verify."""
+    """Return the payload of an HS256 token, or None if the signature is wrong. This code takes 9 µs and PyJWT 80 µs,
+    because it also tests whether the secret is JSON; each new connection has a token to verify."""
     signed, _, signature = token.rpartition(".")
     if not hmac.compare_digest(hmac.digest(secret.encode(), signed.encode(), "sha256"), _decoded(signature)):
         return None
@@ -210,7 +214,7 @@ def _expiry(payload: Mapping[str, object], now: float, max_ttl: float) -> float:
 
 
 def _time(payload: Mapping[str, object], name: str) -> float | None:
-    """Epoch seconds; None if the claim is absent."""
+    """Return the claim `name` as epoch seconds; None if it is absent. Raises `ProtocolError` if it is no valid time."""
     if name not in payload:
         return None
     value = payload[name]

@@ -53,7 +53,7 @@ class AcceptLoop:
         self._resume()
 
     def close(self) -> None:
-        """Stop accepting; open connections stay."""
+        """Stop accepting new connections; open ones stay."""
         if self._listening.fileno() < 0:
             return
         if self._resumption is not None:
@@ -62,7 +62,7 @@ class AcceptLoop:
         self._listening.close()
 
     async def wait_closed(self) -> None:
-        """Does nothing: uvicorn itself waits for the connections."""
+        """Do nothing: uvicorn calls this, but itself waits for the connections to end."""
 
     def _resume(self) -> None:
         self._resumption = None

@@ -28,7 +28,7 @@ class Admission:
         self.open = 0
 
     def refusal(self, host: str) -> Refused | None:
-        """Return the limit that a further connection of this host exceeds, or None if it may be added."""
+        """Return the limit that one more connection of this host would exceed, or None if it may be added."""
         if self.open >= self._limits.max_open:
             return "descriptors"
         address = self._counted_address(host)
@@ -37,7 +37,7 @@ class Admission:
         return None
 
     def add(self, connection: AcceptedSocket, host: str) -> None:
-        """Count the connection until its descriptor is closed."""
+        """Count a connection of this host until its file descriptor is closed."""
         address = self._counted_address(host)
         self.open += 1
         if address is not None:

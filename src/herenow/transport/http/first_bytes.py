@@ -28,7 +28,8 @@ _HEAD = re.compile(
 
 
 def plain_handshake(data: bytes) -> int:
-    """Return where the head ends if it is a WebSocket handshake in the usual spelling; 0 if HTTP must parse it."""
+    """Return where the HTTP head in `data` ends, if it is a WebSocket handshake in the usual spelling; 0 if uvicorn's
+    HTTP protocol must parse it."""
     found = _HEAD.match(data, 0, LONGEST)
     if found is None:
         return 0
@@ -90,11 +91,12 @@ class ProtocolSniffer(asyncio.Protocol):
         self._unregister()
 
     def shutdown(self) -> None:
-        """Called by uvicorn when the server stops."""
+        """Close the connection; called by uvicorn when the server stops."""
         self._tcp.close()
 
     def check(self, now: float, limits: PeerLimits) -> str | None:
-        """Close the connection if its peer has sent nothing for too long."""
+        """Close the connection if its peer has sent nothing for too long at `now` (loop time). Returns None: it is not
+        counted as late."""
         patience = limits.head_within if self._config.is_ssl else self._config.timeout_keep_alive
         if now - self._made_at > patience:
             self._tcp.close()

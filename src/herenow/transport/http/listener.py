@@ -28,7 +28,8 @@ SOON = 0.005  # seconds between two checks whether the server has started
 
 class Listener:
     def __init__(self, settings: Settings, shared: tuple[str, int] | None = None) -> None:
-        """`shared`: the address that the supervisor holds for all workers; None if there is one process."""
+        """Bind the address of the settings, or `shared`: the address that the supervisor holds for all workers; None if
+        there is one process."""
         self._settings = settings
         self._server: UvicornServer | None = None
         self._socket: socket.socket
@@ -71,12 +72,12 @@ class Listener:
         await self._server.serve(sockets=[self._socket])
 
     async def started(self, serving: asyncio.Task[None]) -> None:
-        """Wait until connections are accepted, or until `serving`, the task of `serve`, has ended."""
+        """Wait until the server accepts connections, or until `serving`, the task of `serve`, has ended."""
         while not (serving.done() or (self._server is not None and self._server.started)):  # noqa: ASYNC110
             await asyncio.sleep(SOON)  # uvicorn has no event for this
 
     def stop_accepting(self) -> None:
-        """Stop accepting; open connections stay. New ones go to the other workers."""
+        """Stop accepting new connections, which then go to the other workers; open ones stay."""
         for server in () if self._server is None else self._server.servers:
             server.close()
 
@@ -86,7 +87,8 @@ class Listener:
 
 
 def _enable_keepalive(listener: socket.socket, silence: float) -> None:
-    """Let the system end connections whose peer is silent for `silence` seconds; accepted sockets inherit this.
+    """Make the operating system end connections with no sign of life of the peer for `silence` seconds; sockets that
+    `listener` accepts inherit this.
 
     Needed for connections that no timer of ours checks, such as a second socket of a device with a live session."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

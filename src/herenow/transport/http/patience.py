@@ -21,7 +21,7 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Start of waiting for one step: `since`, with the progress at that time in `awaited`."""
+    """The time `since` which a connection waits for one step, with the progress at that time in `awaited`."""
 
     awaited: Awaited
     since: float
@@ -30,7 +30,9 @@ class Patience:
         return (self.awaited.what, self.awaited.which) == (awaited.what, awaited.which)
 
     def is_over(self, awaited: Awaited, now: float, limits: PeerLimits, idle_within: float) -> bool:
-        """True if the peer is late. Bytes of a body or an answer extend its time; bytes of a head do not."""
+        """Return True if the peer takes too long to send or read what the connection waits for (`awaited`). Bytes of a
+        body or an answer extend its time; bytes of a head do not. `idle_within`: seconds until the next request must
+        begin."""
         waited = now - self.since
         if awaited.what == "head":
             return waited > limits.head_within

@@ -22,19 +22,20 @@ class PeerEvents:
         self._unlogged: Counter[str] = Counter()
 
     def refused(self, reason: str, host: str) -> None:
-        """A connection was closed as soon as it was accepted."""
+        """Count and log that a connection of this host was closed as soon as it was accepted, because of a limit."""
         self._metrics.connections_refused[reason] += 1
         if self._may_log(f"refused {reason}"):
             log.warning("connection.refused", reason=reason, address=host, unlogged=self._skipped(f"refused {reason}"))
 
     def cut(self, reason: str) -> None:
-        """A connection was closed because its peer took too long."""
+        """Count and log that a connection was closed because its peer took too long."""
         self._metrics.connections_cut[reason] += 1
         if self._may_log(f"cut {reason}"):
             log.info("connection.cut", reason=reason, unlogged=self._skipped(f"cut {reason}"))
 
     def accept_failed(self, error: OSError) -> None:
-        """`accept` failed, mostly because descriptors ran out; the connection stays in the system's queue."""
+        """Count and log that `accept` failed, mostly because descriptors ran out; the connection stays in the system's
+        queue."""
         self._metrics.accept_errors += 1
         if self._may_log("accept"):
             log.error("accept.failed", error=str(error), unlogged=self._skipped("accept"))

@@ -42,7 +42,8 @@ def peer_limits(settings: Settings) -> PeerLimits:
 
 
 def counted_address(host: str, limits: PeerLimits) -> str | None:
-    """Return the address or IPv6 network under which this host is counted; None if no limit per address applies to it."""
+    """Return the address or IPv6 network under which connections of this host are counted; None if no limit per address
+    applies to it."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:  # a Unix socket

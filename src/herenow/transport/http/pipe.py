@@ -22,13 +22,13 @@ class PipeWriter(Protocol):
     """Callbacks for the user of a pipe."""
 
     def on_pause(self) -> None:
-        """The peer reads too slowly: stop writing. May be called from inside `Pipe.write`."""
+        """Called when the peer reads too slowly: stop writing. May be called from inside `Pipe.write`."""
 
     def on_resume(self) -> None:
-        """The peer has read enough: write again."""
+        """Called when the peer has read enough: write again."""
 
     def on_gone(self) -> None:
-        """The connection is closed, whatever the cause."""
+        """Called when the connection is closed, whatever the cause."""
 
 
 Lender = Callable[[PipeWriter], asyncio.Transport]
@@ -41,7 +41,8 @@ class Pipe:
     __slots__ = ("_limits", "_tcp")
 
     def __init__(self, tcp: asyncio.Transport, limits: SocketLimits, *, silence: float) -> None:
-        """`silence`: seconds without a TCP acknowledgement of sent data, after which the system drops the connection."""
+        """Prepare the transport `tcp` for an endless response. `silence`: seconds without a TCP acknowledgement of sent
+        data, after which the system drops the connection."""
         self._tcp = tcp
         self._limits = limits
         # uvloop's default low-water mark is 16 bytes: a slow peer would have to read everything before `on_resume`.
@@ -56,7 +57,8 @@ class Pipe:
             self._tcp.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def finish(self, data: bytes) -> None:
-        """Write a last chunk and close; abort if the peer does not read it within `SocketLimits.close_timeout`."""
+        """Write a last chunk and close the connection; abort it if the peer does not read the chunk within
+        `SocketLimits.close_timeout`."""
         if self._tcp.is_closing():
             return
         self._tcp.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data))
@@ -72,6 +74,7 @@ class Pipe:
 
 
 def lender_of(scope: MutableMapping[str, Any]) -> Lender | None:
-    """Return None if another ASGI server runs the application, or if the connection is gone."""
+    """Return the function by which the endpoint of this request can borrow the connection's transport. None if another
+    ASGI server runs the application, or if the connection is gone."""
     extensions: dict[str, Callable[[], Lender | None]] = scope.get("extensions") or {}
     return extensions[PIPE]() if PIPE in extensions else None

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """Shared by all streams of a node."""
+    """Values that all event streams of a node share."""
 
     node: Node
     sockets: Sockets
@@ -53,7 +53,8 @@ class EventStream:
     __slots__ = ("_claims", "_early", "_end_code", "_pipe", "_streaming", "_timer", "ended", "stream")
 
     def __init__(self, streaming: Streaming, lender: Lender, claims: Claims, viewer: str | None) -> None:
-        """`viewer` None: a service. Raises `ProtocolError` if the node drains or is full, or the viewer has too many."""
+        """Open a stream for `viewer` (None: a service), which writes to the transport of `lender`. Raises
+        `ProtocolError` if the node drains or is full, or the viewer has too many streams."""
         streaming.check_room()
         self._streaming = streaming
         self._claims = claims
@@ -73,7 +74,8 @@ class EventStream:
         streaming.sockets.add(self)
 
     def begin(self, snapshot: list[bytes]) -> None:
-        """Send the snapshot, then the frames that came meanwhile. Call it when the response's head was sent."""
+        """Send the `snapshot` (frames with the first statuses), then the frames that came meanwhile. Call it when the
+        response's head was sent."""
         early, self._early = self._early, None
         frames = [*snapshot, *(early or ())]
         self._pipe.write(retry(random.randint(*COME_BACK)) + b"".join(map(event, frames)))
@@ -81,7 +83,8 @@ class EventStream:
         log.info("stream.opened", **self.described)
 
     def on_gone(self) -> None:
-        """Release everything: the connection is closed, or the stream never began. May be called twice."""
+        """Release everything that belongs to the stream: its connection is closed, or it never began. May be called
+        twice."""
         if not self.ended.done():
             self.ended.set_result(None)
         if self._timer is not None:
@@ -94,7 +97,7 @@ class EventStream:
 
     @property
     def described(self) -> dict[str, str]:
-        """Fields for log lines."""
+        """User and viewer of the stream, as fields for log lines."""
         return {"user": self._claims.user, "viewer": self.stream.user or "-"}
 
     # Methods of `Socket`
@@ -109,7 +112,7 @@ class EventStream:
         self._pipe.write(STILL_HERE)
 
     def close(self, code: int, reason: str = "") -> None:
-        """Send the close code and reason of a WebSocket as an error event, and end the stream."""
+        """End the stream with an error event that stands for the close code and reason of a WebSocket."""
         name = _NAMES.get(code) or (reason if reason in CODES else "internal")
         words = event(error_frame(name, CODES[name].meaning))
         if reason.startswith(_RETRY):
@@ -132,7 +135,7 @@ class EventStream:
         self._streaming.node.delivery.resume(self.stream.outbox)
 
     def _stuck(self) -> None:
-        """Abort: the peer has not read for too long."""
+        """Abort the connection, because the peer has not read for too long."""
         self._end_code = "stuck"
         self._pipe.abort()
 

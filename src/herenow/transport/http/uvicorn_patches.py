@@ -86,7 +86,9 @@ class HttpProtocol(HttpToolsProtocol):
             data = data[len(piece) :]
 
     def _parse(self, piece: bytes | memoryview, segment: bytes | memoryview) -> None:
-        """Parse `piece`, the start of `segment`. Bytes are counted here: the parser does not report an endless line."""
+        """Pass `piece` to the HTTP parser; it is the start of `segment`, the received bytes that are not parsed yet.
+        Its bytes are counted, because the parser does not report an endless line; a head that is too large is
+        refused."""
         self._segment = segment
         self._uncounted += len(piece)
         try:
@@ -163,7 +165,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._refuse(400, msg)
 
     def _refuse(self, status: int, sentence: str) -> None:
-        """Answer with an error and close; if an answer has begun, close after it instead."""
+        """Answer with an HTTP error and close the connection; if an answer has begun, close after it instead."""
         if self._is_answering() and self._running is not None and self._running.response_started:
             self._end_after_answers()
             return
@@ -185,7 +187,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def _drop(self, data: bytes) -> None:
-        """Count input that is not needed any more; abort above `MOST_DROPPED`."""
+        """Count received bytes that are not needed any more, and abort the connection above `MOST_DROPPED`."""
         self._dropped += len(data)
         if self._dropped > MOST_DROPPED:
             self.transport.abort()
@@ -193,11 +195,12 @@ class HttpProtocol(HttpToolsProtocol):
     # Slow peers
 
     def await_head_since(self, since: float) -> None:
-        """Measure the time for the first head from `since` (loop time)."""
+        """Begin to measure the peer's time to send the head of its first request, from `since` (loop time)."""
         self._patience = Patience(Awaited("head", 0), since)
 
     def check(self, now: float, limits: PeerLimits) -> str | None:
-        """End the connection if its peer is late; return the step it is late with, or None if it was only idle."""
+        """End the connection if its peer is late at `now` (loop time). Return what is late: "head" or "body" of a
+        request, or reading the "answer"; None if nothing is late, or the peer was only idle."""
         awaited = self._awaited()
         if awaited is None:
             self._patience = None
@@ -210,7 +213,8 @@ class HttpProtocol(HttpToolsProtocol):
         return None
 
     def _awaited(self) -> Awaited | None:
-        """Return the step that the peer must do; None if the peer waits for us, or for an event stream (own timeouts)."""
+        """Return what the peer must do next: send a head, a body or a request, or read an answer. None if the peer
+        waits for us, or for an event stream, which has its own timeouts."""
         if self._writer is not None:
             return None
         unread = self.transport.get_write_buffer_size()

@@ -22,7 +22,7 @@ class Timed(Protocol):
     """A connection with time limits for its peer."""
 
     def check(self, now: float, limits: PeerLimits) -> str | None:
-        """End the connection if its peer is late; return the step it is late with, or None."""
+        """End the connection if its peer is late at `now` (loop time). Return what is late, such as "head", or None."""
 
 
 class UvicornServer(uvicorn.Server):

@@ -25,11 +25,12 @@ class CloseQueue:
         self._budget = LoopBudget(BUDGET, on_error=_log_failure)
 
     def take(self, depart: Callable[[], object]) -> None:
-        """Call `depart` now or in a later iteration, in the order of the calls."""
+        """Call `depart`, which processes a closed connection, now or in a later iteration of the event loop, in the
+        order of the calls."""
         self._budget.run(depart)
 
     def finish(self) -> None:
-        """Run all waiting callbacks now."""
+        """Call all callbacks that wait in this queue now."""
         self._budget.finish()
 
 

@@ -38,7 +38,7 @@ class Upgrade:
     secure: bool
 
     def header(self, name: str) -> str | None:
-        """Return the first header with this lower-case name."""
+        """Return the value of the first header with this lower-case name; None if there is none."""
         return self.headers.get(name)
 
 
@@ -61,9 +61,8 @@ class Socket(Protocol):
         """Send a PING without payload; the PONG causes `on_sign_of_life`."""
 
     def close(self, code: int, reason: str = "") -> None:
-        """Start the closing handshake; after `SocketLimits.close_timeout` the connection is aborted.
-
-        Only `on_closed` follows. A reason is cut to 123 bytes."""
+        """Start the closing handshake with this code and reason (cut to 123 bytes). After `SocketLimits.close_timeout`
+        the connection is aborted. The handler gets no other callback but `on_closed`."""
 
     def abort(self) -> None:
         """End the connection now and drop unsent data."""
@@ -76,32 +75,32 @@ class Handler(Protocol):
     """The receiving side of one connection. Callbacks must not block; an exception is logged and closes with 1011."""
 
     def on_open(self, socket: Socket) -> None:
-        """The 101 was sent. This is the first callback."""
+        """Called first, when the 101 response was sent and `socket` can be used."""
 
     def on_text(self, payload: bytes) -> None:
-        """A whole message came: valid UTF-8, at most `SocketLimits.max_message` bytes."""
+        """Called for each whole text message: valid UTF-8, at most `SocketLimits.max_message` bytes."""
 
     def on_binary(self) -> None:
-        """A whole binary message came and was dropped."""
+        """Called for each whole binary message; its content was dropped."""
 
     def on_sign_of_life(self) -> None:
-        """A ping or a pong came. Text and binary messages are signs of life without this call."""
+        """Called for each ping or pong of the peer. Text and binary messages are signs of life without this call."""
 
     def on_pause(self) -> None:
-        """The peer reads too slowly: stop sending. May be called from inside `send_text`."""
+        """Called when the peer reads too slowly: stop sending. May be called from inside `send_text`."""
 
     def on_resume(self) -> None:
-        """The peer has read enough: send again."""
+        """Called when the peer has read enough: send again."""
 
     def on_leaving(self) -> None:
-        """The peer's CLOSE or FIN was read; only `on_closed` follows, maybe seconds later if thousands close at once. Called
-        at most once; not after an RST and not if we closed first."""
+        """Called when the peer's CLOSE or FIN was read; only `on_closed` follows, maybe seconds later if thousands
+        close at once. Called at most once; not after an RST and not if we closed first."""
 
     def on_closed(self, code: int | None, reason: str) -> None:
-        """The connection is gone. Called exactly once, last, and never from inside `close` or `abort`.
+        """Called when the connection is gone: exactly once, last, and never from inside `close` or `abort`.
 
-        `code`: of the first CLOSE frame, ours or the peer's (1005 if it had none); None if the connection ended without a
-        CLOSE (FIN, RST, `abort`)."""
+        `code`: of the first CLOSE frame, ours or the peer's (1005 if it had none); None if the connection ended without
+        a CLOSE (FIN, RST, `abort`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class WebSocketConnection:
         raise NotImplementedError
 
     def hang_up(self) -> None:
-        """From now on `send_text` and `ping` do nothing. May be called twice."""
+        """Make `send_text` and `ping` do nothing from now on. May be called twice."""
         raise NotImplementedError
 
     # Start and end.
@@ -85,14 +85,14 @@ class WebSocketConnection:
         return self._state is ConnectionState.OPEN
 
     def on_opened(self) -> None:
-        """Call when the 101 was sent."""
+        """Register the connection and call the handler's `on_open`. Call it when the 101 response was sent."""
         # uvloop's default low-water mark is 16 bytes: a slow peer would have to read everything before `on_resume`.
         self._tcp.set_write_buffer_limits(high=self._check.limits.high_water)
         self._check.sockets.add(self)
         self._notify(lambda: self.handler.on_open(self))
 
     def on_gone(self) -> None:
-        """Call once, when the transport is closed."""
+        """Unregister the connection and call the handler's `on_closed`. Call it once, when the transport is closed."""
         self._leave(ConnectionState.ENDING)
         if self._deadline is not None:
             self._deadline.cancel()
@@ -123,7 +123,8 @@ class WebSocketConnection:
             self._on_fragment(opcode, payload, fin=fin)
 
     def _on_fragment(self, opcode: int, payload: bytes, *, fin: bool) -> None:
-        """Add a frame to its message; an unfragmented message is one frame with `fin`."""
+        """Add a data frame to its message, and deliver the message if it is the last frame (`fin`). An unfragmented
+        message is one frame with `fin`."""
         message = self._message
         if (opcode == Opcode.CONTINUATION) == (message is None):
             self.fail(Fault(PROTOCOL_ERROR, "fragments out of order"))
@@ -177,7 +178,8 @@ class WebSocketConnection:
     # Closed by the peer.
 
     def fail(self, fault: "Fault") -> None:
-        """The peer broke the protocol: send CLOSE and ignore further input (RFC 6455, 7.1.7)."""
+        """Send a CLOSE with the code and reason of `fault`, because the peer broke the protocol, and ignore further
+        input (RFC 6455, 7.1.7)."""
         if self._state is ConnectionState.ENDING:
             return
         if self._state is ConnectionState.OPEN:
@@ -191,7 +193,8 @@ class WebSocketConnection:
         self._end_within(self._check.limits.linger)
 
     def on_eof(self) -> None:
-        """The peer sent FIN. The transport closes itself when all data is sent; the deadline limits the time for that."""
+        """Handle the peer's FIN: report it to the handler and set a deadline. The transport closes itself when all data
+        is sent; the deadline limits the time for that."""
         self._notify(self.handler.on_leaving)
         self._leave(ConnectionState.ENDING)
         self._end_within(self._check.limits.close_timeout)
@@ -277,7 +280,7 @@ def read_close(payload: bytes) -> tuple[int, str] | Fault:
 
 
 def is_close_code(code: int) -> bool:
-    """True if a CLOSE frame may contain this code (RFC 6455, 7.4; 1012 to 1014 were registered later)."""
+    """Return True if a CLOSE frame may contain this code (RFC 6455, 7.4; 1012 to 1014 were registered later)."""
     return 1000 <= code <= 1003 or 1007 <= code <= 1014 or 3000 <= code <= 4999
 
 
@@ -290,7 +293,7 @@ def is_utf8(payload: bytes | bytearray) -> bool:
 
 
 def _cut(reason: str) -> bytes:
-    """Cut to the 123 bytes that fit into a CLOSE frame, without splitting a character."""
+    """Encode a close reason, cut to the 123 bytes that fit into a CLOSE frame, without splitting a character."""
     encoded = reason.encode()
     return encoded if len(encoded) <= 123 else encoded[:123].decode(errors="ignore").encode()
 

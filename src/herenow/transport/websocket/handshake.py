@@ -29,9 +29,10 @@ class UpgradeCheck:
     sockets: Sockets
 
     def decide(self, request: bytes, tcp: asyncio.Transport) -> tuple[Accept, str] | Refuse:
-        """Return the acceptor's `Accept` and the client's key, or a refusal.
+        """Check an opening handshake and let the server's `acceptor` decide about it. Return its `Accept` and the
+        client's Sec-WebSocket-Key, or a refusal.
 
-        Also refuses if the handshake is invalid, the registry is exhausted or the acceptor raises."""
+        A refusal is also returned if the handshake is invalid, too many sockets are open or the acceptor raises."""
         upgrade = read_upgrade(request, peer=_peer(tcp), secure=bool(tcp.get_extra_info("sslcontext")))
         if isinstance(upgrade, Refuse):
             return upgrade
@@ -57,7 +58,8 @@ class UpgradeCheck:
 
 
 def read_upgrade(request: bytes, *, peer: tuple[str, int] | None, secure: bool) -> Upgrade | Refuse:
-    """Return the opening handshake or a refusal. `request` has passed an HTTP parser, so its lines are well-formed."""
+    """Parse and check an opening handshake; return it, or a refusal if it is invalid. `request` has passed an HTTP
+    parser, so its lines are well-formed."""
     request_line, *lines = request.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     headers: dict[str, str] = {}
     repeated: dict[str, list[str]] = {}
@@ -85,7 +87,8 @@ def read_upgrade(request: bytes, *, peer: tuple[str, int] | None, secure: bool) 
 
 
 def _complaint(request_line: str, headers: dict[str, str], repeated: dict[str, list[str]]) -> Refuse | None:
-    """Check RFC 6455, 4.2.1. `repeated`: the second and further values of repeated headers."""
+    """Return a refusal if the opening handshake violates RFC 6455, 4.2.1; None if it is valid. `repeated`: the second
+    and further values of repeated headers."""
     method, target, version = request_line.split(" ", 2)
     if not _AT_MOST_ONCE.isdisjoint(repeated):
         return Refuse(400, "a header that may be said once was said twice")
@@ -109,7 +112,8 @@ def _complaint(request_line: str, headers: dict[str, str], repeated: dict[str, l
 
 
 def _tokens(name: str, headers: dict[str, str], repeated: dict[str, list[str]]) -> tuple[str, ...]:
-    """Return the elements of a comma-separated header, which may be repeated."""
+    """Return the elements of the comma-separated header `name`. `repeated`: its second and further values, if it is
+    repeated."""
     values = ",".join([headers.get(name, ""), *repeated.get(name, ())])
     return tuple([token for part in values.split(",") if (token := part.strip())])
 
@@ -122,7 +126,7 @@ def _is_key(key: str) -> bool:
 
 
 def _peer(tcp: asyncio.Transport) -> tuple[str, int] | None:
-    """Return None for a Unix socket."""
+    """Return host and port of the peer; None for a Unix socket."""
     match tcp.get_extra_info("peername"):
         case (str(host), int(port), *_):
             return host, port
@@ -142,7 +146,7 @@ def http_answer(refuse: Refuse) -> bytes:
 
 
 def switching(proof: str, subprotocol: str | None) -> bytes:
-    """Return the 101 response; `proof` is the value of Sec-WebSocket-Accept."""
+    """Return the 101 response to an opening handshake; `proof` is the value of Sec-WebSocket-Accept."""
     chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
     return (
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -10,7 +10,8 @@ from herenow.transport.websocket.registry import Sockets
 def protocol_factory(
     name: str, acceptor: Acceptor, limits: SocketLimits, sockets: Sockets
 ) -> Callable[..., asyncio.BaseProtocol]:
-    """Return the factory for `uvicorn.Config(ws=…)`; every name but "websockets" selects picows.
+    """Return the function that makes an asyncio protocol for each WebSocket, for `uvicorn.Config(ws=…)`. Every `name`
+    but "websockets" selects picows.
 
     Raises `ConfigurationError` if the installed picows fails its self-test."""
     if name == "websockets":

@@ -71,7 +71,8 @@ class Pinger(Generic[Member]):
         self._timer: Timer | None = None
 
     def add(self, member: Member) -> int:
-        """Return the member's slot, which the caller must pass to `discard`; so no index is needed here."""
+        """Add a member, such as a connection, to those that are pinged. Return its slot, which the caller must pass to
+        `discard`; so no index is needed here."""
         slot = self._newcomers % len(self._slots)
         self._newcomers += 1
         self._slots[slot][member] = None
@@ -105,7 +106,7 @@ class Pinger(Generic[Member]):
         self._timer = self._call_later(max(0.0, min(self._tick, due_at - self._clock())), self._on_tick)
 
     def _due(self, now: float) -> int:
-        """Ticks since the start."""
+        """Return how many ticks there should have been from the start until `now`."""
         return int((now - self._started_at) / self._tick + 1e-6)
 
     def _on_tick(self) -> None:

@@ -36,7 +36,7 @@ class Sockets:
         return len(self._open) >= self.max_open + self.spare
 
     def __iter__(self) -> Iterator[Socket]:
-        """Iterate over a snapshot: sockets may be added and removed meanwhile."""
+        """Iterate over a snapshot of the open sockets: some may be added and removed meanwhile."""
         return iter(tuple(self._open))
 
     def add(self, socket: Socket) -> None:
@@ -51,14 +51,15 @@ class Sockets:
 
 
 def sockets_within(descriptors: int) -> int:
-    """Return `max_open` for this number of descriptors. A tenth (at least 64) and `SPARE` are reserved for HTTP, Redis, the
-    ledger and the log."""
+    """Return how many sockets may be open (`max_open`) with this number of file descriptors. A tenth (at least 64) and
+    `SPARE` are reserved for HTTP, Redis, the ledger and the log."""
     return max(1, descriptors - max(64, descriptors // 10) - SPARE)
 
 
 def connections_within(descriptors: int) -> int:
-    """Return how many connections of any kind may be open; a twentieth (at least 64) is reserved for Redis, the ledger and
-    the log. With many descriptors this is more than `sockets_within` + `SPARE`, so that HTTP requests have room, too."""
+    """Return how many connections of any kind may be open with this number of file descriptors; a twentieth (at least
+    64) is reserved for Redis, the ledger and the log. With many descriptors this is more than `sockets_within` +
+    `SPARE`, so that HTTP requests have room, too."""
     return max(1, descriptors - max(64, descriptors // 20))
 
 

@@ -38,7 +38,7 @@ _LENGTHS = {126: (4, 126, 2**16 - 1), 127: (10, 2**16, 2**63 - 1)}
 def websockets_protocol(
     acceptor: Acceptor, limits: SocketLimits, sockets: Sockets
 ) -> Callable[..., asyncio.BaseProtocol]:
-    """Return the factory for `uvicorn.Config(ws=…)`."""
+    """Return the function that makes an asyncio protocol for each WebSocket, for `uvicorn.Config(ws=…)`."""
     check = UpgradeCheck(acceptor, limits, sockets)
 
     def protocol(**_of_uvicorn: object) -> asyncio.BaseProtocol:
@@ -125,7 +125,7 @@ class WebsocketsProtocol(asyncio.Protocol):
         self._socket.on_opened()
 
     def _parse(self, socket: WebsocketsSocket) -> Generator[None]:
-        """Parse frames for ever; yields when more bytes are needed."""
+        """Parse the frames of the connection for ever and pass them to `socket`; yields when more bytes are needed."""
         try:
             while True:
                 yield from self._check_length()
@@ -138,7 +138,8 @@ class WebsocketsProtocol(asyncio.Protocol):
         yield  # after a failure `Drain` gets the input: the generator is not resumed
 
     def _check_length(self) -> Generator[None]:
-        """Check the length in the next header without consuming it. Raises `BrokenFrame`."""
+        """Check the payload length in the next frame's header without consuming it; yields when more bytes are needed.
+        Raises `BrokenFrame` if it is invalid."""
         while len(self._unread) < 2:
             yield
         end, least, most = _LENGTHS.get(self._unread[1] & 0x7F, (2, 0, 0))
@@ -167,5 +168,5 @@ def _hand_over(frame: Frame, socket: WebsocketsSocket) -> None:
 
 
 def _proof(key: str) -> str:
-    """Return the value of Sec-WebSocket-Accept."""
+    """Return the value of Sec-WebSocket-Accept for the client's Sec-WebSocket-Key."""
     return base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()

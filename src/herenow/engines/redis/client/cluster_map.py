@@ -62,7 +62,8 @@ class Cluster:
         return server
 
     async def _read_map(self) -> None:
-        """Ask all known nodes for the slot map and use the first answer: some nodes may be dead."""
+        """Ask all known nodes of the cluster which server has which slot, and use the first answer: some nodes may be
+        dead."""
         asked = [
             asyncio.get_running_loop().create_task(self._ask_for_map(address), name=f"map of {address}")
             for address in dict.fromkeys((*self._of_slot.values(), *self._target.addresses))

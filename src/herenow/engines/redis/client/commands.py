@@ -83,7 +83,8 @@ class Pipeline:
     redirects: int = 0
 
     def answer(self, replies: list[Reply]) -> Reply:
-        """Pass the replies to `take`. If one is an error, return it instead."""
+        """Pass the server's replies to the callback `take` and return None. If one of them is an error, only return
+        that error."""
         for reply in replies:
             if isinstance(reply, hiredis.ReplyError):
                 return reply
@@ -102,7 +103,7 @@ class Commands:
         return answer
 
     async def all(self, requests: Sequence[Request | Pipeline]) -> list[Reply]:
-        """Send reads. Returns all replies, or raises the first failure."""
+        """Send requests that only read. Return their replies in order, or raise the first failure."""
         answers = await self.each(requests)
         for answer in answers:
             if isinstance(answer, HerenowError):
@@ -110,7 +111,8 @@ class Commands:
         return answers
 
     async def each(self, requests: Sequence[Request | Pipeline]) -> list[Reply]:
-        """Send reads, those for one server together. Returns a reply or an error for each, in order."""
+        """Send requests that only read, those for one server together. Return a reply or an exception for each request,
+        in order."""
         if not requests:
             return []
         if self.servers.single_server or len(requests) == 1:

@@ -56,7 +56,8 @@ class Refused(Unavailable):
 
 
 def refusal(address: Address, reply: hiredis.ReplyError) -> Unavailable:
-    """The exception for an error reply: `Refused` if it is permanent, otherwise `Unavailable`."""
+    """Return the exception for an error reply of a server: `Refused` if trying again cannot help, otherwise
+    `Unavailable`."""
     text = f"{address} refuses: {reply}"
     code = str(reply).partition(" ")[0]
     for_good = code in ("ERR", "NOAUTH", "NOPERM", "WRONGPASS") and "max number of clients" not in text
@@ -89,7 +90,8 @@ class Login:
 
 
 async def connect(address: Address, login: Login, deadline: float = CONNECT) -> RedisConnection:
-    """Connect and log in. Raises `Unavailable`, or its subclass `Refused` if the server does not accept the login."""
+    """Open a connection to a Redis server and log in. Raises `Unavailable` if the server cannot be reached within
+    `deadline` seconds, or its subclass `Refused` if it does not accept the login."""
     loop = asyncio.get_running_loop()
     connection = RedisConnection(address)
     try:
@@ -126,11 +128,12 @@ class RedisConnection(asyncio.Protocol):
 
     @property
     def asked(self) -> int:
-        """Number of calls that wait for replies."""
+        """The number of calls that wait for replies of the server."""
         return len(self._waiting)
 
     async def ask(self, commands: Sequence[Command], deadline: float = DEADLINE) -> list[Reply]:
-        """One reply per command; an error reply is returned. Raises `Unavailable` if nothing was sent, otherwise `Lost`."""
+        """Send the commands and return one reply per command; error replies are returned, too. Raises `Unavailable` if
+        nothing was sent, otherwise `Lost` if the replies do not come within `deadline` seconds."""
         sent = b"".join([packed(command) for command in commands])
         until = asyncio.get_running_loop().time() + deadline
         return await self._wait_replies(self._send(sent, len(commands)), until)
@@ -142,11 +145,11 @@ class RedisConnection(asyncio.Protocol):
         take: Callable[[list[Reply]], None],
         deadline: float = DEADLINE,
     ) -> None:
-        """Like `ask`, for parts that are built while the server works: packed commands and their number, `total` in all.
+        """Send many commands in parts, and pass their replies to `take` while the server works on later parts.
 
-        `take` gets the replies to one or more whole parts while the server works on others. The deadline counts for each
-        portion from when it is sent, so that time lost by this process is not counted. After a failure, `take` may have
-        got some of the replies."""
+        `parts`: packed commands and their number, `total` commands in all; each part is built just before it is sent.
+        `take` gets the replies to one or more whole parts. `deadline`: seconds from sending some parts to their last
+        reply. Raises like `ask`; `take` may have got some of the replies by then."""
         now = asyncio.get_running_loop().time
         portion = max(PORTION, total // PORTIONS)
         pending: deque[tuple[_PendingCall, float]] = deque()
@@ -200,16 +203,18 @@ class RedisConnection(asyncio.Protocol):
         raise Lost(f"{self.address} did not answer in time")
 
     def listen(self, listener: Callable[[Reply], None]) -> None:
-        """Pass everything that arrives from now on to `listener`, as after SUBSCRIBE; None when the connection has ended."""
+        """Pass every reply that arrives from now on to `listener`, as is needed after SUBSCRIBE. It gets None when the
+        connection has ended."""
         self._listener = listener
 
     def send(self, command: Command) -> None:
-        """Send without waiting for a reply; for a connection with a listener."""
+        """Send a command without waiting for its reply, on a connection with a listener."""
         if self._transport is not None:
             self._transport.write(packed(command))
 
     def close(self, why: str = "closed") -> None:
-        """Close at once. Requests that were sent may still be executed."""
+        """Close the connection at once. Commands that were sent may still be executed. `why`: the reason in the error
+        of waiting calls."""
         if self._transport is not None:
             self._close_reason = why
             self._transport.abort()
@@ -249,7 +254,7 @@ class RedisConnection(asyncio.Protocol):
             call = self._waiting.popleft()
             if not call.answer.done():
                 call.answer.set_exception(lost)
-                call.answer.exception()  # retrieved here, because the caller may be gone
+                call.answer.exception()  # marks it as retrieved, because the caller may be gone
         if self._listener is not None:
             self._listener(None)
 

@@ -50,11 +50,12 @@ class Server:
         return connection if connection is not None and connection.is_open else await self._connect()
 
     async def dedicated(self) -> RedisConnection:
-        """A new connection, for calls that block."""
+        """Open a new connection to this Redis server, for calls that block."""
         return await self._new_connection()
 
     async def subscribed(self, channel: str, listener: Callable[[Reply], None]) -> RedisConnection:
-        """A new connection that passes everything published on `channel` from now on to `listener`."""
+        """Open a new connection that passes everything published on the Redis pub/sub `channel` from now on to
+        `listener`."""
         connection = await self._new_connection()
         with closed_on_error(connection):
             await subscribe(connection, channel, listener)
@@ -82,7 +83,8 @@ class Server:
             raise Unavailable(f"{self.address} is not a master")
 
     def drop(self) -> None:
-        """Close the shared connection. The next call connects again: the host name may now lead to another server."""
+        """Close the connection that all calls share. The next call connects again: the host name may then lead to
+        another server."""
         if self._connection is not None:
             self._connection.close("dropped")
             self._connection = None

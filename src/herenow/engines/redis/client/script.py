@@ -22,5 +22,5 @@ class Script:
         return ("EVALSHA", self.digest, len(keys), *keys, *arguments)
 
     def in_full(self, called: Command) -> Command:
-        """The same call with the script's text instead of its SHA-1."""
+        """Return the command `called` (EVALSHA) with the script's text instead of its SHA-1 (EVAL)."""
         return ("EVAL", self.text, *called[2:])

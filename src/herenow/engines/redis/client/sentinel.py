@@ -104,7 +104,8 @@ class Sentinel:
         return Address(reply[0].decode(), int(reply[1])) if isinstance(reply, list) else None
 
     async def _connect(self, address: Address) -> RedisConnection:
-        """Connect, without a password at first: a sentinel that has none refuses one."""
+        """Open a connection to a sentinel. The first try has no password, because a sentinel that needs none refuses
+        it; the second one has the password of the URL."""
         login = Login()
         connection = await connect(address, login)
         with closed_on_error(connection):
@@ -123,7 +124,8 @@ class Sentinel:
         return self._server
 
     async def _listen(self, address: Address) -> None:
-        """Stay subscribed to one sentinel for ever; any of them may be the first to report a new master."""
+        """Stay subscribed to one sentinel for ever, and use the new master if it reports one. A connection that ends is
+        replaced. Any sentinel may be the first to report."""
         while True:
             try:
                 connection = await self._connect(address)

@@ -24,15 +24,16 @@ class Servers(Protocol):
     async def close(self) -> None: ...
 
     async def of(self, slot: int) -> Server:
-        """The server that has the slot. Raises `Unavailable` if none is known."""
+        """Return the Redis server that has this cluster slot. Raises `Unavailable` if none is known."""
 
     def masters(self) -> Iterable[Server]: ...
 
     def suspect(self, server: Server) -> None:
-        """Report that a server did not answer or lost its role, so that the next call finds its server again."""
+        """Report that a server did not answer or is no longer the master, so that the next call finds the right server
+        again."""
 
     def moved(self, slot: int, address: Address) -> None:
-        """Report that a server redirected this slot to `address`."""
+        """Report that a server redirected a command: the server at `address` has this cluster slot now."""
 
 
 def servers_of(target: RedisTarget) -> Servers:

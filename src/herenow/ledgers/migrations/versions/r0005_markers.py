@@ -10,7 +10,8 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """SQLite cannot change the key of a table, so it is created again. Markers without a process are few."""
+    """Create the table of run markers (users visible in a run of a node) again, with the key (user, run) and a time,
+    and copy its rows: SQLite cannot change the key of a table. Few markers exist while no process runs."""
     old = sa.table("open_marks", sa.column("run"), sa.column("user"))
     kept = op.get_bind().execute(sa.select(old.c.run, old.c.user)).all()
     op.drop_table("open_marks")

@@ -13,7 +13,8 @@ __all__ = ["picows_protocol"]
 
 
 def picows_protocol(acceptor: Acceptor, limits: SocketLimits, sockets: Sockets) -> Callable[..., asyncio.BaseProtocol]:
-    """Return the factory for `uvicorn.Config(ws=…)`. Raises `ConfigurationError` if picows fails the self-test."""
+    """Return the function that makes an asyncio protocol for each WebSocket, for `uvicorn.Config(ws=…)`. Raises
+    `ConfigurationError` if picows fails the self-test."""
     run_self_test()
     check = UpgradeCheck(acceptor, limits, sockets)
 

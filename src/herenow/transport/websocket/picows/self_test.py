@@ -16,7 +16,8 @@ from herenow.transport.websocket.registry import Sockets
 
 
 def run_self_test() -> None:
-    """Raises `ConfigurationError` if the installed picows cannot be used."""
+    """Test with a simulated connection that the installed picows works as expected. Raises `ConfigurationError` if it
+    does not."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -37,7 +38,8 @@ async def _find_problem_in_loop() -> str:
 
 
 def _find_problem() -> str:
-    """Return the first difference from the expected behaviour; empty if there is none."""
+    """Run a simulated connection through picows, and return the first difference from the expected behaviour; empty if
+    there is none."""
     if not version("picows").startswith("2.3."):
         return "it is not a known version"
     echo = Echo()

@@ -42,7 +42,8 @@ _LARGE = 4096  # bytes; after a larger frame a new read buffer is worth its 40 Â
 
 @lru_cache(maxsize=4)
 def _with_header_room(payload: bytes) -> bytearray:
-    """Cached, so that all viewers of a frame share one: picows writes the same header each time and keeps no reference."""
+    """Return the payload after free bytes, into which picows writes the frame's header. The result is cached, so that
+    all viewers of a frame share it: picows writes the same header each time and keeps no reference."""
     return bytearray(_HEADER_ROOM) + payload
 
 
@@ -60,8 +61,9 @@ class PicowsSocket(WebSocketConnection):
             self.on_opened()
 
     def on_parser_error(self, fault: Fault) -> None:
-        """picows found a malformed frame. It parses one frame ahead, so the frame before is not delivered yet: a CLOSE is
-        handled and the malformed frame ignored; any other frame is dropped and the connection fails."""
+        """Handle a malformed frame that picows found. It parses one frame ahead, so the frame before is not delivered
+        yet: a CLOSE is handled and the malformed frame ignored; any other frame is dropped and the connection fails
+        with `fault`."""
         handshake = self._transport.close_handshake
         if handshake is None or handshake.recv is None:
             self.fail(fault)
@@ -70,7 +72,8 @@ class PicowsSocket(WebSocketConnection):
             self.on_frame(Opcode.CLOSE, code.to_bytes(2, "big") + reason.encode(), fin=True, reserved=False)
 
     def renew(self) -> None:
-        """Continue with a new protocol with a small read buffer. Call it only between frames, with no unread bytes."""
+        """Continue the connection with a new protocol object that has a small read buffer. Call it only between frames,
+        with no unread bytes."""
         if self.is_open:
             self._tcp.set_protocol(PicowsProtocol.for_open_connection(self._check, self._tcp, self))
 
@@ -179,7 +182,8 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
         self._tcp = transport
 
     def data_received(self, data: bytes) -> None:
-        """Called with the handshake, and maybe once more with bytes that followed it in the same segment."""
+        """Check and answer the opening handshake. Maybe called once more, with bytes that followed it in the same
+        segment."""
         if self._tcp.is_closing():
             return
         if self._socket is not None:
@@ -202,7 +206,8 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
 
     @classmethod
     def for_open_connection(cls, check: UpgradeCheck, tcp: asyncio.Transport, socket: PicowsSocket) -> "PicowsProtocol":
-        """Return a protocol for a connection that is already open. picows gets a handshake; its 101 is not sent."""
+        """Return a new protocol object for a connection that is already open. picows needs a handshake, so it gets one;
+        its 101 response is not sent."""
         protocol = cls(check)
         protocol._tcp = tcp
         protocol._attach(socket, None, "AAAAAAAAAAAAAAAAAAAAAA==", muted=True)
@@ -303,7 +308,8 @@ class TransportGuard:
         return self._tcp.get_write_buffer_size
 
     def get_extra_info(self, name: str) -> object:
-        """Return None for names that picows needs only for its log."""
+        """Return this object as the "socket", and the transport's own "ssl_object". Other names give None: picows needs
+        them only for its log."""
         if name == "socket":
             return self
         return self._tcp.get_extra_info(name) if name == "ssl_object" else None
