@@ -67,10 +67,11 @@ def make_app(
     pages: Iterable[Route] = (),
     worker_reports: WorkerReports | None = None,
 ) -> Starlette:
-    """The ASGI application. The caller starts and stops the node.
+    """Build the ASGI application with all endpoints. The caller starts and stops the node.
 
-    `sockets`: all open connections of this process, which limit its event streams too; None: no limit. `pages`: additional
-    routes, such as those of the demo. `worker_reports`: collects the reports of all workers; None if there is one process.
+    `sockets`: all open connections of this process, among which event streams count too; None: no limit. `pages`:
+    further routes, such as those of the demo. `worker_reports`: collects the reports of all workers; None if there is
+    only one process.
     """
     operations = (*CONTRACT, *Description(CONTRACT, max_bulk=settings.max_bulk).operations)
     streaming = Streaming(node, sockets or Sockets(sys.maxsize), settings.dead_after)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def fast_imports() -> Iterator[None]:
-    """Context manager to import the composition root in."""
+    """Context manager in which imports are faster: without garbage collection, and structlog does not import rich."""
     # Objects that imports create live as long as the process: collecting garbage meanwhile only costs time.
     gc.disable()
     try:
@@ -22,8 +22,8 @@ def fast_imports() -> Iterator[None]:
 
 
 def _structlog_without_rich() -> None:
-    """Import structlog without rich. structlog imports rich, if present, for tracebacks with local variables; we never use
-    those, because they could log tokens and secrets. A module set to None in `sys.modules` cannot be imported."""
+    """Import structlog so that it does not import rich, which it would use for tracebacks with local variables. We
+    never use those, as they could log tokens and secrets. A module set to None in `sys.modules` cannot be imported."""
     if sys.modules.setdefault("rich", None) is None:  # type: ignore[arg-type] # typeshed knows only modules
         try:
             import structlog  # noqa: F401 - later imports find it loaded, without rich

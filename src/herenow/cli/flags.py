@@ -15,7 +15,7 @@ from herenow.settings.model import about, unit_of
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: add flags for the named settings (default: all) and pass the loaded `settings` to the command."""
+    """Decorator of a command: add flags for the named settings (default: all), and pass it the loaded `settings`."""
     chosen = names or tuple(Settings.model_fields)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -74,7 +74,8 @@ def _all_good(batch: list[RelationRow | BadRow], written: int, settings: Setting
 
 
 def _parsed(name: str, lines: Iterator[bytes]) -> Iterator[RelationRow | BadRow]:
-    """Parse by the file's suffix; without a known one, as NDJSON if the first line starts with a brace, else as CSV."""
+    """Parse the lines of a file of relations, by the suffix of its name. Without a known suffix, they are NDJSON if the
+    first line starts with a brace, else CSV."""
     suffix = Path(name).suffix.lower()
     if suffix == ".csv":
         return parse_csv(lines)
@@ -91,7 +92,7 @@ def _counting(file: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]
 
 
 def _size(file: BinaryIO) -> int | None:
-    """The size in bytes; None for a pipe, whose progress bar has no end."""
+    """The size of the file in bytes; None for a pipe (its progress bar has no end) and for an empty file."""
     try:
         return os.fstat(file.fileno()).st_size or None
     except OSError:

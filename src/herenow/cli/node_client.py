@@ -57,7 +57,7 @@ class NodeAnswer:
 
 
 async def ask_nodes(client: httpx2.AsyncClient, urls: Sequence[str], token: Token) -> list[NodeAnswer]:
-    """Read the stats of all nodes at once; results are in the order of `urls`. Each request may take `DEADLINE` seconds."""
+    """Read the statistics of all nodes at once, in the order of `urls`. Each request may take `DEADLINE` seconds."""
     return list(await asyncio.gather(*(ask_node(client, url, token) for url in urls)))
 
 
@@ -82,7 +82,8 @@ async def ask_node(client: httpx2.AsyncClient, url: str, token: Token) -> NodeAn
 
 
 def _unreached(url: str, error: Exception) -> NodeAnswer:
-    """A wrong certificate or unknown host name counts as refused: a retry would not help."""
+    """Explain why the connection to a node failed. A wrong certificate or an unknown host name counts as refused,
+    because a retry would not help."""
     said = str(error)
     if "certificate" in said.lower():
         return NodeAnswer(url, sentence=f"{url} has a certificate that is not trusted here.", why=NoAnswer.REFUSED)
@@ -149,7 +150,8 @@ def own_url(settings: Settings) -> str:
 
 
 def own_certificate(settings: Settings) -> ssl.SSLContext | bool:
-    """The `verify` argument for the local node: trust its configured certificate, whatever host name that is for."""
+    """The argument `verify` of the HTTP client for the local node: trusts the node's configured certificate with any
+    host name. True (the usual checks) without TLS, or if the certificate cannot be read."""
     if settings.tls_cert is None:
         return True
     try:
@@ -161,7 +163,8 @@ def own_certificate(settings: Settings) -> ssl.SSLContext | bool:
 
 
 def tokens(settings: Settings, given: str | None) -> Token:
-    """Choose a token per URL: `given` if set; else none for this machine; else one minted with the secret, if any."""
+    """Return a function that chooses the token for a node's URL: `given` if it is set; none for this machine; otherwise
+    one that is minted with the secret, if there is a secret."""
     from herenow.api.http.peers import is_loopback
 
     def token(url: str) -> str | None:

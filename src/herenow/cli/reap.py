@@ -80,7 +80,8 @@ def reap(
 
 
 def _chosen(shards: str | None, shard_id: str | None, *, all_shards: bool, count: int) -> frozenset[int] | None:
-    """The shards that the flags select; None for all."""
+    """Return the shards that the command-line flags select, out of `count` shards; None for all. Raises
+    `ConfigurationError` if the flags contradict each other or name no such shard."""
     if (shards is not None) + (shard_id is not None) + all_shards > 1:
         raise ConfigurationError("--shards, --shard-id and --all-shards say the same in three ways: give one of them.")
     if shard_id is not None:

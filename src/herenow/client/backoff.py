@@ -34,18 +34,20 @@ _RETRY_AFTER = re.compile(r"retry_after_ms=([0-9]+)")
 
 
 def delay(failures: int, random: float, retry_after: int = 0) -> int:
-    """Milliseconds to wait before the next attempt after `failures` failed ones; `random` is in [0, 1)."""
+    """Milliseconds to wait before the next attempt to connect, after `failures` failed ones. `random` is in [0, 1);
+    `retry_after`: milliseconds that the server asks to wait, which are added."""
     bound = LAST if failures >= SLOWLY else FIRST * 2**failures
     return max(FLOOR, retry_after + int(random * bound))
 
 
 def token_delay(failures: int) -> int:
-    """Milliseconds to wait before the next token request after `failures` failed ones in a row, at least 1."""
+    """Milliseconds to wait before the next token request, after `failures` (at least 1) failed ones in a row."""
     return min(LAST, TOKEN_FIRST << min(failures - 1, 16))
 
 
 def after_close(code: int | None) -> Verdict:
-    """How to react to a close code; None if the connection ended without a close frame or was never opened."""
+    """Decide how to react to the close code of a connection. `code` is None if there was no close frame or no
+    connection."""
     return Verdict.RETRY if code is None else _VERDICTS.get(code, Verdict.RETRY)
 
 
@@ -54,6 +56,6 @@ def counted(failures: int, verdict: Verdict) -> int:
 
 
 def retry_after(reason: str) -> int:
-    """Milliseconds to wait as requested in a close reason (`retry_after_ms=…`), at most `LONGEST`; 0 if absent."""
+    """Milliseconds to wait, as requested in a close reason (`retry_after_ms=…`), at most `LONGEST`; 0 if absent."""
     found = _RETRY_AFTER.search(reason)
     return 0 if found is None else min(int(found[1]), LONGEST)

@@ -20,7 +20,8 @@ def set_frame(
     emoji: str | UnsetType | None = UNSET,
     until: Until = None,
 ) -> SetFrame:
-    """Parameters that are left out stay unchanged on the server. Empty `text` and `emoji` clear the custom status."""
+    """Make the frame that sets mode and custom status. Parameters that are left out stay unchanged on the server. Empty
+    `text` and `emoji` clear the custom status."""
     end = instant(until)
     ends_mode = mode not in (None, "auto") and end is not None
     return SetFrame(
@@ -31,7 +32,8 @@ def set_frame(
 
 
 def instant(until: Until) -> int | str | None:
-    """`until` in the wire format: a datetime becomes epoch milliseconds. Raises `ValueError` for a naive datetime."""
+    """Convert `until` to the wire format: a datetime becomes epoch milliseconds. Raises `ValueError` if it has no
+    zone."""
     if not isinstance(until, datetime):
         return until
     if until.tzinfo is None:

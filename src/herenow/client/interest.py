@@ -48,23 +48,24 @@ class Interest:
             self._leaving[user] = None
 
     def reset(self) -> None:
-        """Call this for each new connection: nothing has been sent on it."""
+        """Forget all subscriptions that were sent. Call this for each new connection: nothing was sent on it yet."""
         for known in (self._sent, self._leaving, self._sent_rooms, self._unanswered, self._denied):
             known.clear()
         self._sent_contacts = False
 
     def again(self, users: Iterable[str]) -> None:
-        """Subscribe once more to those of `users` that the server denied."""
+        """Forget that the server denied these users: the next `frames` subscribes again to those still wanted."""
         for user in list(users):
             if self._denied.pop(user, None) is not None:
                 self._sent.pop(user, None)
 
     def frames(self, size: int) -> list[Frame]:
-        """The frames to send now; they count as sent. `size` is the largest frame the server accepts, in bytes."""
+        """Return the frames that bring the server's subscriptions to the wanted ones; they count as sent. `size` is the
+        largest frame that the server accepts, in bytes."""
         return [*self._contacts(), *self._unsubscribe(size), *self._subscribe(size), *self._rooms()]
 
     def hear(self, frame: ServerFrame) -> bool:
-        """Process any frame of the server. True if it refused a subscribe frame; the next `frames` sends that one again."""
+        """Process any frame of the server. True if it refused a subscribe frame; the next `frames` repeats that one."""
         if isinstance(frame, AnyDeniedFrame):
             self._denied |= {denied.target_user_id: denied.reason for denied in frame.all}
         frame_id = getattr(frame, "id", UNSET)
@@ -120,7 +121,7 @@ class Interest:
 
 
 def _chunks(ids: Iterable[str], size: int) -> list[list[str]]:
-    """Split `ids` into lists that fit a frame of `size` bytes, at up to 3 bytes per UTF-16 unit plus quotes and comma."""
+    """Split ids into lists of which each fits a frame of `size` bytes, if an id has at most 3 bytes per UTF-16 unit."""
     lists: list[list[str]] = []
     room = 0
     for user in ids:

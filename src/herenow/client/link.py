@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def renewal_delay(left: float) -> float:
-    """Seconds until a token that expires in `left` seconds is renewed."""
+    """Seconds to wait until the renewal of a token that expires in `left` seconds."""
     return max(PATIENCE, left - min(SPARE, left / 5))
 
 
@@ -95,7 +95,7 @@ class Link:
             await asyncio.sleep(wait)
 
     def _delay(self, ended: State, verdict: Verdict) -> int:
-        """Milliseconds to wait before the next attempt."""
+        """Milliseconds to wait before the next attempt to connect. `ended` is the state in which the last one ended."""
         if ended.reason == TOKEN_FAILED:
             return backoff.token_delay(self._token_failures)
         failures = backoff.counted(self._failures, verdict)
@@ -103,7 +103,7 @@ class Link:
         return backoff.delay(failures, random.random(), backoff.retry_after(ended.reason))
 
     async def send(self, frame: Frame) -> bool:
-        """False if there is no connection; the frame was then not sent."""
+        """Send a frame to the server. Returns False, without sending it, if there is no connection."""
         if self._socket is None or self._welcome is None:
             return False
         try:
@@ -128,7 +128,8 @@ class Link:
     # One connection
 
     async def _connect_once(self) -> State:
-        """Open one connection and serve it until it ends. Returns a final state if a retry is pointless."""
+        """Open one connection and serve it until it ends. Returns the state after it, a final one if a retry is
+        useless."""
         try:
             token = await self._fresh_token()
         except Exception as error:  # noqa: BLE001 - whatever the application's own function does
@@ -219,7 +220,7 @@ class Link:
                 await self.send(frame)
 
     async def _renew(self) -> None:
-        """Renew the token before it expires. The connection lasts until then, however often this fails."""
+        """Renew the token each time before it expires. If that fails, the connection still lasts until the expiry."""
         while (wait := self._seconds_until_renewal()) is not None:
             await asyncio.sleep(wait)
             try:
@@ -239,7 +240,8 @@ class Link:
                 await self.send(Refresh(token=token))
 
     def _seconds_until_renewal(self) -> float | None:
-        """None if the token has no expiry, or is expired although the last request succeeded."""
+        """Seconds to wait until the next renewal of the token. None if it has no expiry, or is expired although the
+        last request for a token succeeded."""
         if self._token_failures:
             return backoff.token_delay(self._token_failures) / 1000
         left = self._seconds_left()
@@ -291,7 +293,7 @@ class Link:
 
 
 def _code(socket: websockets.ClientConnection) -> int | None:
-    """The close code; None if there was no close frame (1006) or no code in it (1005)."""
+    """The close code of the socket; None if there was no close frame (1006) or no code in it (1005)."""
     code: int | None = None
     with suppress(AttributeError):
         code = socket.close_code

@@ -53,13 +53,14 @@ class Watch:
         self._end_watch.atexit = False
 
     def tell(self, change: Change) -> None:
-        """For the client: queue a change. It replaces an unread one of the same user, but keeps that one's `before`."""
+        """Queue a change for the reader of this watch; only the client calls this. The change replaces an unread one of
+        the same user, but keeps the `before` of that one."""
         user = change.now.user_id
         waiting = self._box.waiting(user)
         self._box.put(user, change if waiting is None else replace(change, before=waiting.before))
 
     def finish(self, why: BaseException) -> None:
-        """For the client: end the iteration with `why` after the unread changes."""
+        """End the iteration over this watch: after the unread changes it raises `why`. Only the client calls this."""
         self._box.end(why)
 
     def close(self) -> None:
@@ -157,7 +158,7 @@ class Herenow:
         return self._state
 
     async def connected(self) -> None:
-        """Wait until the client is connected. Raises `Closed` if it is closed."""
+        """Wait until the client is connected. Raises `Closed` if it is closed and does not reconnect."""
         box = self._state_box()
         with _closed_if_ended():
             while (await box.take()).phase != "connected":
@@ -170,7 +171,8 @@ class Herenow:
             await box.take()
 
     async def states(self) -> AsyncIterator[State]:
-        """Yield the current state, then each change. Raises `Closed` at the end, or just ends after `close()`."""
+        """Yield the state of the connection, then each change of it. Raises `Closed` at the end; after `close()` it
+        just ends."""
         async for state in self._state_box():
             yield state
 
@@ -192,15 +194,15 @@ class Herenow:
         return self._me
 
     def watch(self, users: Iterable[str | int]) -> Watch:
-        """Watch users: iterate over what is known of them, then over each change.
+        """Subscribe to users. The result is an iterator of their known presences, and then of each change.
 
-        All watches share one subscription per user. Watching a user whom the server denied requests it again. Raises
+        All watches share one subscription per user. If the server denied a user before, it is asked again. Raises
         `ProtocolError` for an invalid id.
         """
         return self._watch(frozenset(parse_id(user) for user in users))
 
     def watch_contacts(self) -> Watch:
-        """Watch all users that this user may see, including those added later."""
+        """Subscribe to all users that this user may see, including those added later. The result is as for `watch`."""
         return self._watch(None)
 
     def _watch(self, users: frozenset[str] | None) -> Watch:
@@ -215,8 +217,8 @@ class Herenow:
         return watch
 
     def _schedule_subscriptions(self) -> None:
-        """Schedule one `_send_subscriptions` for all watches that change now: 5 000 new watches become one list. It is
-        thread-safe, because the garbage collector may finalize a watch in any thread."""
+        """Schedule one call of `_send_subscriptions` for all watches that change now: 5 000 new watches become one
+        list. It is thread-safe, because the garbage collector may finalize a watch in any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._schedule_in_loop)
@@ -262,7 +264,8 @@ class Herenow:
             raise Unavailable("the server did not answer in time") from None
 
     async def _send_once(self, frame: SetFrame) -> bool:
-        """False if the connection ended before the response: send the frame again. Sending it twice is harmless."""
+        """Send a `set` frame and wait for the server's response. Returns False if the connection ended before it: the
+        caller must send the frame again, which is harmless."""
         await self.connected()
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._unanswered[frame.id] = answer
@@ -439,7 +442,8 @@ def _closed(state: State) -> Closed:
 
 @contextmanager
 def _closed_if_ended() -> Iterator[None]:
-    """Turn the quiet end after `close()` into `Closed`, for callers that wait for a connection."""
+    """Context manager for callers that wait for a connection: raise `Closed` instead of the `StopAsyncIteration` with
+    which a mailbox ends after `close()`."""
     try:
         yield
     except StopAsyncIteration:
@@ -447,7 +451,7 @@ def _closed_if_ended() -> Iterator[None]:
 
 
 def _end_watch(here: weakref.ref[Herenow], watch: weakref.ref[Watch]) -> None:
-    """Remove a watch that was closed or garbage-collected, and let the client update its subscriptions."""
+    """Remove a watch that was closed or garbage-collected from its client, which then updates its subscriptions."""
     client, closed = here(), watch()
     if client is None:
         return

@@ -26,7 +26,8 @@ class Mailbox(Generic[Key, Value]):
         return self._waiting.get(key)
 
     def end(self, why: BaseException) -> None:
-        """Make `take` raise `why` once the remaining values are read; iteration ends quietly on `StopAsyncIteration`."""
+        """End the queue: `take` raises `why` once the remaining values are read. Iteration then raises it too, except a
+        `StopAsyncIteration`, on which it just ends."""
         self._end = why
         self._news.set()
 

@@ -31,7 +31,8 @@ class Roster:
         return iter(list(self._entries))
 
     def take(self, said: Presence) -> Change | None:
-        """Merge a presence from the server. Returns the change to report; None if nothing visible changed."""
+        """Store a presence that the server sent, unless the known one is newer. Returns the change to report; None if
+        nothing visible changed."""
         known = self._entries.get(said.user_id)
         if known is not None and said.as_of < known[0].as_of:
             carried = known[1] != self._connection
@@ -40,12 +41,13 @@ class Roster:
         return self._put(said)
 
     def deny(self, user: str, reason: str) -> Change | None:
-        """Record a refused subscription. `not_mutual_followers` is shown as offline, as REST does; others as unknown."""
+        """Record that the server refused the subscription to a user. With the reason `not_mutual_followers` the user is
+        shown as offline, as REST does; with others as unknown. Returns the change to report, if any."""
         status = "offline" if reason == "not_mutual_followers" else "unknown"
         return self._put(Presence(user_id=user, status=status, denied=reason))
 
     def lost(self) -> None:
-        """Call this when a connection ends: its presences are kept until the next connection sends newer ones."""
+        """Record that the connection has ended. Its presences are kept until the next connection sends newer ones."""
         self._connection += 1
 
     def age(self) -> list[Change]:

@@ -26,10 +26,10 @@ class TokenError(Exception):
 
 
 async def request_token(source: Token) -> str | None:
-    """A new token; None if no user is signed in.
+    """Get a new token from the application's endpoint or function; None if no user is signed in.
 
-    Raises an exception of any type if the endpoint or function fails, does not answer in time or answers something that is
-    not a JWT. A fixed token is not checked: a retry would not change it.
+    Raises an exception of any type if the endpoint or function fails, does not answer in time or answers something that
+    is not a JWT. A fixed token is not checked: a retry would not change it.
     """
     if isinstance(source, str) and not source.startswith(("http://", "https://")):
         return source or None

@@ -33,13 +33,13 @@ def mint(
 
 
 def expires_at(token: str) -> float | None:
-    """The `exp` claim in epoch seconds; None if it is absent or the token is not a JWT."""
+    """The expiry of a token (its `exp` claim) in epoch seconds; None if it has none or is not a JWT."""
     expiry = _claims(token).get("exp")
     return float(expiry) if isinstance(expiry, int | float) and math.isfinite(expiry) else None
 
 
 def subject(token: str) -> object:
-    """The `sub` claim (the user id); None if it is absent or the token is not a JWT."""
+    """The user id in a token (its `sub` claim); None if it has none or is not a JWT. The signature is not verified."""
     return _claims(token).get("sub")
 
 
@@ -52,10 +52,10 @@ def _claims(token: str) -> dict[str, Any]:
 
 
 def wall_clock() -> float:
-    """Epoch seconds."""
+    """The current time in epoch seconds."""
     return time.time()
 
 
 def steady_clock() -> float:
-    """Monotonic seconds: unlike the wall clock it does not jump when the system time is corrected."""
+    """The monotonic time in seconds: unlike the wall clock it does not jump when the system time is corrected."""
     return time.monotonic()

@@ -56,7 +56,8 @@ class Demo:
         ]
 
     async def token(self, request: Request) -> Response:
-        """GET /demo/token/{user}: the token that an application's back end would give to a signed-in user."""
+        """GET /demo/token/{user}: return a token for a demo user, as an application's back end would do after a
+        sign-in."""
         given = request.headers.get("x-demo-key", "")
         if not hmac.compare_digest(given.encode(), self._key.encode()) and not _is_at_home(request):
             raise ProtocolError("forbidden", "Open the link that herenow serve --demo has printed.")

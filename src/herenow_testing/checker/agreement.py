@@ -24,8 +24,8 @@ class Agreement:
     # When a fault has healed
 
     def differences(self) -> list[str]:
-        """Current differences between the viewers' views, the store and the truth. To wait for the end of a fault, call this
-        until it returns none."""
+        """List the current differences between what viewers see, the records in the store and what clients did. To wait
+        for the end of a fault, call this until it returns none."""
         stored = self._notes.scene.everybody_stored()
         found: list[str] = []
         for user in sorted(self._notes.stays.keys() - self._notes.viewers):
@@ -40,7 +40,7 @@ class Agreement:
         return found
 
     def _wrong_in_record(self, user: str, record: Presence) -> list[str]:
-        """Differences between a user's record and the truth."""
+        """List the differences between a user's record and what the user's devices did."""
         now, stays = self._notes.scene.now, self._notes.stays[user]
         leased = {session.device for session in record.sessions if session.holder != UNLEASED}
         live = {session.device for session in record.sessions if session.live}
@@ -63,14 +63,15 @@ class Agreement:
 
     @property
     def quiet_at(self) -> int:
-        """The time (epoch ms) from which no ended session may be left in a record."""
+        """The time (epoch ms) from which no record may contain any of the sessions that have ended so far."""
         ended = [stay for stays in self._notes.stays.values() for stay in stays if stay.by_rest or stay.ended_at]
         return max(map(self._notes.bounds.gone, ended), default=0)
 
     # When everything has healed
 
     def healed(self) -> None:
-        """Check that all connected users are shown. Call this when `Bounds.healed` has passed since the last fault."""
+        """Check that viewers see no connected user as offline, unless invisible, and none as stale. Call this when
+        `Bounds.healed` has passed since the last fault."""
         for client in self._notes.scene.clients:
             link = client.link
             for user, stays in self._notes.stays.items():
@@ -83,7 +84,8 @@ class Agreement:
                     self._notes.wrong(f"{whom(client)} sees {last[0]} though everything has healed")
 
     async def conclude(self) -> None:
-        """Check everything. Call this after a long time without faults and client actions."""
+        """Check that records, views, user counts and the ledger agree with what clients did. Call this after a long
+        time without faults and client actions."""
         stored = self._notes.scene.everybody_stored()
         for user in sorted(self._notes.stays):
             if user not in self._notes.viewers:
@@ -181,7 +183,8 @@ class Agreement:
                 self._notes.wrong(f"{user} was last seen between {first} and {last}, the ledger has {saved}")
 
     def _conclude_chosen(self, user: str, record: Presence | None, known: Remembered) -> None:
-        """Confirmed choices must be in the ledger, and equal to those in the store."""
+        """Check that the ledger (`known`) has the mode and custom status that were last confirmed to the user, or
+        requested later, and the same as the store (`record`)."""
         mode, text = Mode.AUTO, None
         if known.choice is not None:
             mode = known.choice.mode

@@ -44,23 +44,26 @@ class Checker(Notes):
         self._showing.typing(client, user)
 
     def look_around(self) -> None:
-        """Check for states that must not last. Call this about every second."""
+        """Check for states that must not last, such as a user who left but is shown online. Call this about every
+        second."""
         self._lingering.look_around()
 
     def differences(self) -> list[str]:
-        """Current differences between the viewers' views, the store and the truth. To wait for the end of a fault, call this
-        until it returns none."""
+        """List the current differences between what viewers see, the records in the store and what clients did. To wait
+        for the end of a fault, call this until it returns none."""
         return self._agreement.differences()
 
     @property
     def quiet_at(self) -> int:
-        """The time (epoch ms) from which no ended session may be left in a record."""
+        """The time (epoch ms) from which no record may contain any of the sessions that have ended so far."""
         return self._agreement.quiet_at
 
     def healed(self) -> None:
-        """Check that all connected users are shown. Call this when `Bounds.healed` has passed since the last fault."""
+        """Check that viewers see no connected user as offline, unless invisible, and none as stale. Call this when
+        `Bounds.healed` has passed since the last fault."""
         self._agreement.healed()
 
     async def conclude(self) -> None:
-        """Check everything. Call this after a long time without faults and client actions."""
+        """Check that records, views, user counts and the ledger agree with what clients did. Call this after a long
+        time without faults and client actions."""
         await self._agreement.conclude()

@@ -13,8 +13,9 @@ class LastSeen:
         self._notes = notes
 
     def between(self, user: str, *, to: Device | None = None) -> tuple[int, int]:
-        """The earliest and latest allowed last seen (epoch ms) of an offline user. If the user hid, that is the time of it;
-        later activity leaves no trace. `to`: count only sessions that this viewer must know of."""
+        """Return the earliest and latest allowed last seen (epoch ms) of an offline user. Sessions in which the user
+        may have been invisible do not count for the earliest. `to`: nor do sessions that this viewer need not know of
+        yet."""
         modes, ended = (
             self._notes.modes[user],
             [s for s in self._notes.stays[user] if s.by_rest or s.ended_at is not None],
@@ -37,9 +38,9 @@ class LastSeen:
         return first, last
 
     def _goes_on(self, stay: Stay) -> bool:
-        """True if the session continued after this socket. A session is one device on one node with any number of tabs, and
-        a half-open socket still counts as a tab: a device that returns to the node before the socket times out continues the
-        same session. The node writes nothing when a tab closes, and the later tab determines the last seen."""
+        """True if the session continued after this socket ended. A session is one device on one node with any number of
+        tabs, and a half-open socket counts as a tab: a device that returns to the node before the socket times out
+        continues the session. The node writes nothing when a tab closes, and the later tab determines the last seen."""
         return any(
             (later.device, later.node) == (stay.device, stay.node)
             and later.beside_half_open
@@ -50,8 +51,8 @@ class LastSeen:
         )
 
     def _first(self, stay: Stay) -> int:
-        """The earliest allowed last seen of one session. A node in trouble at its end may not have written the end yet (or
-        never will, if it dies); then an earlier written time is allowed."""
+        """The earliest last seen (epoch ms) that one session allows. If its node was in trouble when the session ended,
+        the end may not be written yet (or never, if the node dies); then an earlier written time is allowed."""
         usual, end, now = self._notes.bounds.seen(stay), stay.ended_at or stay.seen_at, self._notes.scene.now
         if stay.signed_at is not None:  # activity after the sign-out request does not count
             usual = min(usual, stay.signed_at - self._notes.bounds.late)
@@ -66,14 +67,14 @@ class LastSeen:
         return first
 
     def _chose_since(self, stay: Stay) -> bool:
-        """True if the user made a choice after the session ended. A node that was treated as dead cannot know whether the
-        user hid meanwhile, so it does not report the last seen it knows."""
+        """True if the user set a mode or custom status after the session ended. A node that was treated as dead cannot
+        know whether the user hid meanwhile, so it does not report the last seen it knows."""
         end = stay.ended_at or stay.seen_at
         asked = [*self._notes.modes[stay.user].ever, *self._notes.texts[stay.user].ever]
         return any(at + self._notes.bounds.late >= end for at, _ in asked)
 
     def _died_with(self, stay: Stay) -> bool:
-        """True if its node was killed before it can have written the end of the session."""
+        """True if the node of this session was killed before it can have written the end of the session."""
         end = stay.ended_at or stay.seen_at
         noticed = end + self._notes.bounds.late
         if stay.how == "vanished" or stay.beside_half_open:
@@ -86,7 +87,8 @@ class LastSeen:
         )
 
     def _last(self, stay: Stay) -> int:
-        """The latest allowed last seen of one session: its end, or the end of a fault that kept its node from noticing."""
+        """The latest last seen (epoch ms) that one session allows: its end, or the end of a fault that kept its node
+        from noticing the end of the session."""
         now = self._notes.scene.now
         if stay.ended_at is None and not stay.by_rest:
             return now + self._notes.bounds.late

@@ -15,7 +15,8 @@ class Lingering:
         """User → (visible status and text in the record, the time at which this check first saw them)."""
 
     def look_around(self) -> None:
-        """Check for states that must not last. Call this about every second."""
+        """Check for states that must not last, such as a user who left but is shown online. Call this about every
+        second."""
         for client in self._notes.scene.clients:
             link = client.link
             if link is None or client.user not in self._notes.viewers or link.silent or link.node.frozen:
@@ -42,7 +43,7 @@ class Lingering:
                 self._notes.problems.append(f"{now} returned: {stay} was signed out, and is still connected")
 
     def _check_received(self, user: str, record: Presence | None) -> None:
-        """Check that all viewers received the view in the record; no record means offline."""
+        """Check that all viewers received the status and text in a user's record; None as `record` means offline."""
         now = self._notes.scene.now
         view = seen(public(Presence() if record is None else record))
         if self._views.get(user, (None, 0))[0] != view:
@@ -82,9 +83,10 @@ class Lingering:
             self._notes.problem("ghost", client, shown, f"ended at {ended}, {last.how}; was due by {until}")
 
     def _excused_until(self, due: int, ended: int, places: set[str]) -> int:
-        """Extend the deadline `due` (ms) by the faults since `ended`. Faults of the nodes in `places` and of the store count
-        until they are healed. Other nodes count only while they are partitioned or dead, up to `dead_node` in all, the time
-        until others take over. A fault that begins after the deadline does not count."""
+        """Extend the deadline `due` (epoch ms), by which viewers must see a user offline, by the faults since `ended`.
+        Faults of the nodes in `places` and of the store count until they are healed. Other nodes count only while they
+        are partitioned or dead, up to `dead_node` in all, the time until others take over. A fault that begins after
+        the deadline does not count."""
         now = self._notes.scene.now
         due += self._notes.scene.lateness(ended, now)
         reach, others = ended, 0

@@ -48,7 +48,7 @@ class Notes(Witness):
         self.open[client] = stay
 
     def _lingers(self, stay: Stay) -> bool:
-        """True if the socket ended but may still be a half-open tab to its node, which has not timed out yet."""
+        """True if the socket of this session ended, but its node may still hold it as half-open, until it times out."""
         if stay.ended_at is None or not (stay.how == "vanished" or stay.beside_half_open):
             return False
         now = self.scene.now
@@ -69,7 +69,7 @@ class Notes(Witness):
             stay.how = stay.how or how
 
     def signs_out(self, user: str, device: str) -> None:
-        """A sign-out was requested: from now on the device may be signed in or out."""
+        """Record that the sign-out of a device was requested: from now on the device may be signed in or out."""
         for stay in self.stays[user]:
             if stay.device == device and (stay.ended_at is None or self.in_grace(stay, self.scene.now)):
                 stay.how = "signed out"
@@ -78,14 +78,14 @@ class Notes(Witness):
         self._rest.pop((user, device), None)
 
     def is_signed_out(self, user: str, device: str) -> None:
-        """The sign-out was confirmed."""
+        """Record that the sign-out of a device was confirmed."""
         for stay in self.stays[user]:
             if stay.device == device and stay.asked_out and stay.out_at is None:
                 stay.out_at = self.scene.now
 
     def beat(self, user: str, device: str, node: str, asked_at: int | None = None) -> None:
-        """A REST heartbeat sent at `asked_at` (None: now) was accepted now. If the last one may have expired, this starts
-        another stay, because viewers may still receive that the device was gone."""
+        """Record that a REST heartbeat sent at `asked_at` (None: now) was accepted now. If the previous one may have
+        expired, this begins another session, because viewers may still receive that the device was gone."""
         now = self.scene.now
         at = now if asked_at is None else asked_at
         stay = self._rest.get((user, device))
@@ -95,7 +95,7 @@ class Notes(Witness):
         stay.seen_at, stay.node = at, node
 
     def may_have_beaten(self, user: str, device: str, node: str) -> None:
-        """A REST heartbeat got no response: it may have been accepted, or be accepted later."""
+        """Record that a REST heartbeat got no response: it may have been accepted, or be accepted later."""
         stay = Stay(user, device, node, self.scene.now, self.scene.now, by_rest=True)
         self.stays[user].append(stay)
 
@@ -119,7 +119,8 @@ class Notes(Witness):
     # Faults
 
     def trouble(self, kind: str, node: str | None = None, **what: bool) -> Trouble:
-        """Record the start of a fault. `what` are the flags of `Trouble`; only flagged effects are excused."""
+        """Record the start of a fault and return it. `node` None: it affects all nodes. `what`: the boolean fields of
+        `Trouble`, which name the effects of the fault; only these are excused."""
         trouble = Trouble(kind, node, self.scene.now, **what)
         self.troubles.append(trouble)
         self.counts[kind] += 1
@@ -134,16 +135,16 @@ class Notes(Witness):
         return [t for t in self.troubles if t.end is not None and t.healed_at is None]
 
     def all_right(self) -> None:
-        """The test saw that every view is correct again: from now on ended faults excuse nothing."""
+        """Record that the test saw every view correct again: from now on the faults that have ended excuse nothing."""
         for trouble in self.unhealed:
             trouble.healed_at = self.scene.now
 
     # Allowed delays
 
     def is_known(self, stay: Stay, to: Device | None = None) -> bool:
-        """True if enough time has passed that all viewers (or only the viewer `to`) must know of the session. Trouble of the
-        session's node after its confirmation does not delay viewers elsewhere, because the session is committed by then. But
-        if the store then loses the commit, the session is back only when that node has healed:
+        """True if enough time has passed that all viewers (or only the viewer `to`) must know of the session. A fault
+        of the session's node after it confirmed the session does not delay viewers on other nodes, because the session
+        is in the store by then. But if the store then loses it, the session is back only when that node has healed:
 
             n1   accepts a heartbeat ─ 200     n1 is late to offer it again ─▶ online
             store               └─ fails over: lost ┘
@@ -207,5 +208,5 @@ def whom(client: Device) -> str:
 
 
 def seen(view: View) -> tuple[str, str | None]:
-    """The compared part of a view: status and text of the custom status."""
+    """Return the part of a view that checks compare: the status, and the text of the custom status."""
     return view.status.word, None if view.custom is None else view.custom.text

@@ -63,7 +63,8 @@ class Showing:
             self._notes.problem("invented", client, shown, f"never said {shown.custom}")
 
     def _check_offline(self, client: Device, shown: Shown) -> None:
-        """A status offline that is not stale must be true."""
+        """Check that a user is not shown as offline during a session that all viewers must know of, or during its
+        grace. A stale status is not checked."""
         now = shown.at
         if shown.stale or self._may_be_hidden(shown.user, now) or self._is_blind(client, shown):
             return
@@ -88,8 +89,8 @@ class Showing:
             self._notes.problem("hidden", client, shown, f"is invisible since {since}")
 
     def _is_blind(self, client: Device, shown: Shown) -> bool:
-        """True if the viewer may rightly see all users offline without last seen: the ledger is unavailable to the node, and
-        either the viewer connected after that began, or the cached relations are older than `TRUST`."""
+        """True if the viewer may be shown all users as offline without last seen: the ledger is unavailable to the
+        node, and either the viewer connected after that began, or the cached relations are older than `TRUST`."""
         if shown.last_seen is not None:
             return False
         came = self._notes.open.get(client)
@@ -101,8 +102,9 @@ class Showing:
         )
 
     def _is_solid(self, stay: Stay, now: int) -> bool:
-        """True if all viewers must know of the session and its grace is not over. False if it ended while its node was
-        partitioned: the node may have been treated as dead earlier, and the grace began then."""
+        """True if this session forbids showing the user as offline: all viewers must know of it, and its grace is not
+        over. False if it ended while its node was partitioned: the node may have been treated as dead earlier, and the
+        grace began then."""
         if stay.greeted_at is None or stay.signed_out:
             return False
         if stay.ended_at is not None and any(
@@ -117,8 +119,9 @@ class Showing:
         return stay.ended_at is None or now < stay.ended_at + self._notes.bounds.timings.grace - 500
 
     def _excused(self, stay: Stay, now: int) -> bool:
-        """True if its node was partitioned so long that other nodes had to treat it as dead, and that is not healed yet.
-        Only faults with `cuts` count: a killed node also closes its sockets; faults of ledger or viewers excuse nothing."""
+        """True if the node of this session was partitioned so long that other nodes had to treat it as dead, and that
+        is not healed yet. Only faults with `cuts` count: a killed node also closes its sockets; faults of ledger or
+        viewers excuse nothing."""
         spans = sorted(
             (t.begin, t.end or now)
             for t in self._notes.troubles
@@ -136,7 +139,8 @@ class Showing:
         )
 
     def _may_be_hidden(self, user: str, now: int) -> bool:
-        """True if the user may be invisible, or may have been until so recently that viewers may still see it."""
+        """True if the user may be invisible, or may have been so recently that viewers may still see the user
+        offline."""
         if Mode.INVISIBLE in self._notes.modes[user].possible:
             return True
         asked = [at for at, mode in self._notes.modes[user].ever if mode is Mode.INVISIBLE]

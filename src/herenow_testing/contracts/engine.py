@@ -63,7 +63,7 @@ def record(version: int, content: bytes = b"") -> bytes:
 
 
 def users_of(engine: Engine, shard: int, prefix: str = "user-") -> Iterator[str]:
-    """An endless iterator of user ids in a shard, the same ones on every call."""
+    """Yield user ids that belong to a shard, without end, and the same ones on every call."""
     every = (f"{prefix}{number}" for number in count())
     return (user for user in every if shard_of(user, engine.shards) == shard)
 
@@ -114,7 +114,7 @@ async def is_settled(engine: Engine, shard: int) -> bool:
 
 
 async def settled(engine: Engine, shard: int = 0) -> None:
-    """Bring the shard into the settled state, whatever its state was."""
+    """Bring a shard into the settled state (not in recovery), whatever its state was."""
     if not await engine.settle(shard, NOW, 0):
         assert await engine.settle(shard, NOW, 0)
 
@@ -145,7 +145,7 @@ async def walked(engine: Engine, shard: int, limit: int) -> list[tuple[str, byte
 
 
 async def received(engine: Engine, messages: int) -> list[bytes]:
-    """Receive until `messages` messages have arrived, in one call or several."""
+    """Receive messages of other nodes until there are `messages` of them, in one call or several, and return them."""
     found: list[bytes] = []
     while len(found) < messages:
         news = await engine.receive(PATIENCE)
@@ -181,7 +181,7 @@ class EngineContract:
         pytest.skip("no way to trim a log")
 
     def cut_off(self) -> AbstractAsyncContextManager[None]:
-        """A context in which `engine` cannot reach its store, and its calls soon raise."""
+        """Return a context manager in which the fixture `engine` cannot reach its store, and its calls soon raise."""
         pytest.skip("no way to cut the engine off")
 
     # P1: compare and set
@@ -1023,7 +1023,7 @@ class EngineContract:
             await engine.walk(0, cursor, 10)
 
     async def test_a_batch_may_be_as_large_as_a_shard(self, engine: Engine) -> None:
-        """A batch is atomic (P2) even if it is larger than what the store takes in one command."""
+        """A batch is written as a whole (P2) even if it is larger than what the store takes in one command."""
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 9_000))
         await node.write(*[Write(u, None, record(1), wake_at=NOW, note=b"n", unsaved=True) for u in users])
@@ -1227,7 +1227,7 @@ class EngineContract:
 
 
 async def _everything(engine: Engine, shard: int = 0) -> Sequence[object]:
-    """Everything that a batch can change in a shard, for comparing."""
+    """Read everything that a batch can change in a shard: records, wake-ups, log position and unsaved records."""
     return (
         sorted(await walked(engine, shard, 1000)),
         await due_in(engine, shard, 2**48, 1000),

@@ -319,7 +319,8 @@ class LedgerContract:
 
     @pytest.mark.parametrize("closed", [False, True])
     async def test_a_mark_never_shows_when_a_hidden_user_was_online(self, ledger: Ledger, *, closed: bool) -> None:
-        """ana is invisible; bo hid from all users at NOW; cy did so before anybody had seen cy; dee is visible again."""
+        """The run markers of four users do not reveal activity while hidden: ana is invisible; bo hid from all users at
+        NOW; cy did so before any user had seen cy; dee is visible again."""
         await ledger.save_last_seen({"ana": NOW})
         await ledger.save_choices([Choice("ana", NOW, Mode.INVISIBLE), Choice("dee", NOW, Mode.AUTO)])
         await ledger.set_preferences("bo", PreferencesEdit(Visibility.NOBODY), NOW, NOW)
@@ -731,7 +732,7 @@ class LedgerContract:
         assert await ledger.changes(0, 10) == ([LedgerChange("preferences", "bo", "")], await ledger.changes_head())
 
     async def test_changes_head_never_decreases(self, ledger: Ledger) -> None:
-        """A reader's cursor stays valid when all rows were deleted: later rows get greater ids."""
+        """A reader's cursor into the change table stays valid when all rows are deleted: later rows get higher ids."""
         await ledger.set_idle_after("ana", 60_000)
         cursor = await ledger.changes_head()
         await ledger.forget_changes(cursor)
@@ -845,7 +846,8 @@ class LedgerContract:
         assert len(await ledger.contacts("me", NOW)) == 25
 
     async def test_a_reader_misses_no_change_during_concurrent_writes(self, ledger: Ledger) -> None:
-        """A reader that has read up to an id has missed no lower one, whatever the order in which writers commit."""
+        """A reader that has read the change table up to an id has missed no row with a lower id, whatever the order in
+        which writers commit."""
         heard: list[LedgerChange] = []
         cursor = 0
 
@@ -957,7 +959,7 @@ def gone(row: RelationRow) -> RelationRow:
 
 
 def pair(change: LedgerChange) -> tuple[str, set[str]]:
-    """A change of a relation for comparing: it has no direction."""
+    """Return kind and users of a change of a relation, for comparing: the order of the two users does not matter."""
     return change.kind, {change.a, change.b}
 
 
@@ -974,7 +976,7 @@ async def chosen(ledger: Ledger, user: str) -> Choice | None:
 
 
 async def both_ways(ledger: Ledger, a: str, b: str, now: int = NOW) -> Relation:
-    """Read the relation of two users from both sides; it must be the same."""
+    """Read the relation of two users from both sides, assert that both are the same, and return it."""
     [there], [back] = await ledger.between(a, [b], now), await ledger.between(b, [a], now)
     assert there == back
     return there

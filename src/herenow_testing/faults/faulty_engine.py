@@ -187,7 +187,8 @@ class FaultyEngine:
         return answer
 
     async def _delay_request(self, call: Call) -> float:
-        """Apply DELAY on the way to the store, and faults of the store itself. Returns the delay (s) of the way back."""
+        """Wait before a call, if the fault DELAY applies to it, and apply faults of the store itself. Returns the
+        seconds by which the response must be delayed."""
         await self._faults.run_ready()
         delay = self._faults.strike(call, {Fault.DELAY})
         there, back = (0.0, 0.0) if delay is None else self._faults.halves(delay.limit)
@@ -196,7 +197,8 @@ class FaultyEngine:
         return back
 
     async def _fail_if_cut_off(self, call: Call, do: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Raise if a fault keeps the call from the store. A FROZEN store executes `do` when it runs again."""
+        """Raise `Unavailable` or `UnknownOutcome` if a fault keeps the call from the store. `do` executes a write: with
+        the fault FROZEN, the store executes it when it runs again."""
         rule = self._faults.strike(call, _NO_ANSWER)
         if rule is None:
             return

@@ -25,7 +25,7 @@ class Freezer:
         self._missed: list[Callable[[], object]] = []
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task of this process; in a killed process it does nothing."""
+        """Start `work` as a task of the simulated process; in a killed process it does nothing."""
         if self.killed:
             work.close()
             work = _nothing()
@@ -41,7 +41,8 @@ class Freezer:
             task.exception()  # retrieve it: the task that awaited this one may be dead
 
     def deliver(self, what: Callable[[], object]) -> None:
-        """Call `what` as input from outside: now, or in order when a frozen process resumes; never in a killed one."""
+        """Call `what`, an input from outside the process: now; in a frozen process when it resumes, in order; in a
+        killed process never."""
         if self.frozen:
             self._missed.append(what)
         else:
@@ -61,7 +62,7 @@ class Freezer:
         self.frozen = self.killed = True
 
     async def bury(self) -> None:
-        """At the end of a test: cancel all tasks, including those of a killed process."""
+        """Cancel all tasks of the simulated process, also of a killed one. Call this at the end of a test."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()

@@ -151,7 +151,8 @@ class Faults:
     # Matching calls
 
     def strike(self, call: Call, among: Collection[Fault]) -> Rule | None:
-        """Return the first rule with a fault in `among` that applies to the call (by chance, if so set), and count it."""
+        """Return the first rule with a fault in `among` that applies to the call, and count it; None if there is none.
+        A rule with a probability below 1 applies at random."""
         for rule in self._rules:
             if rule.fault in among and self._fits(rule, call) and self._dice(rule):
                 return self._take(rule)
@@ -180,7 +181,7 @@ class Faults:
         )
 
     def halves(self, limit: float) -> tuple[float, float]:
-        """Random delays of a call to the store and back, in seconds; their sum is at most `limit`."""
+        """Return two random delays in seconds, before a call is executed and after it; their sum is at most `limit`."""
         return self.rng.uniform(0, limit / 2), self.rng.uniform(0, limit / 2)
 
     def _dice(self, rule: Rule) -> bool:
@@ -194,11 +195,12 @@ class Faults:
     # Writes that are executed after their caller got an error
 
     def postpone(self, do: Callable[[], Awaitable[object]], after: Rule | int) -> None:
-        """Execute a write after so many other calls of any node, or when the rule is no longer active."""
+        """Execute the write `do` later: after `after` other calls of any node, or, if `after` is a rule, when that rule
+        is no longer active."""
         self._underway.append(_Late(do, after))
 
     async def run_ready(self) -> None:
-        """Execute the postponed writes that are ready. Called before every call."""
+        """Execute the postponed writes that have waited long enough. The engine calls this before every call."""
         if self._underway:
             await self._run([late for late in self._underway if self._is_ready(late)])
 
@@ -235,16 +237,18 @@ class Faults:
             self._store.trim_log(call.shard, 0)
 
     def remember(self, shard: int | None = None, most: int = 8) -> None:
-        """Keep a snapshot that `roll_back` may return to."""
+        """Keep a snapshot of a shard (None: the whole store), to which `roll_back` can return. Only the last `most`
+        snapshots are kept."""
         self._past.setdefault(shard, _Past()).keep(self._lossy.snapshot(shard), most)
 
     def roll_back(self, shard: int | None = None, steps: int = 1) -> None:
-        """Return to the last snapshot, or to the `steps`th last one."""
+        """Restore a shard (None: the whole store) from its last snapshot, or from the `steps`th last one."""
         self.taken[Fault.ROLLBACK] += 1
         self._lossy.restore(shard, self._past[shard].back(steps))
 
     def replica(self) -> Callable[[], None]:
-        """Take a snapshot of the whole store. Calling the result restores it, as a fail-over to an old replica does."""
+        """Take a snapshot of the whole store. Returns a function that restores it, like a fail-over to an old
+        replica."""
         past = self._lossy.snapshot(None)
 
         def take_over() -> None:
@@ -281,7 +285,7 @@ class Faults:
 
 
 def _concerns(rule: Rule, call: Call) -> bool:
-    """True if this kind of fault applies to this kind of call."""
+    """True if this kind of fault can apply to this kind of call."""
     if rule.fault in ON_THE_STORE:
         return rule.whole or call.shard is not None
     if rule.fault in ON_WRITES:

@@ -63,7 +63,8 @@ class Twins:
         self._cases = cases
 
     def record(self, history: History, *, hides: bool) -> Record:
-        """Run one world and return what its viewers got. Viewers that the target does not hide from are left out."""
+        """Simulate the history once, with a target user that hides (`hides`) or signs out, and return what viewers
+        received. Viewers that the target does not hide from are left out."""
 
         async def play() -> Record:
             return await Play(self._make_stage(), history, self._hiding, self._cases).run(hides=hides)
@@ -75,7 +76,8 @@ class Twins:
         return {name: came for name, came in record.items() if self._hiding.hides_from(name[0])}
 
     def differences(self, history: History) -> list[str]:
-        """Run both worlds and describe each difference; empty if the two cannot be distinguished."""
+        """Simulate the history twice, with a target user that hides and with one that signs out, and describe each
+        difference in what viewers received. Empty if viewers cannot distinguish the two."""
         hidden, gone = self.record(history, hides=True), self.record(history, hides=False)
         return [
             f"{viewer or 'a service'}, {way}: {_parting(hidden.get(name, []), gone.get(name, []))}"
@@ -85,13 +87,15 @@ class Twins:
         ]
 
     def check(self, history: History) -> None:
-        """Raise an `AssertionError` that lists each difference with its viewer, if there is one."""
+        """Simulate the history twice, as `differences` does. Raises an `AssertionError` that lists each difference with
+        its viewer."""
         found = self.differences(history)
         assert not found, "\n".join(["the hidden one can be told from the one who left:", *found])
 
 
 def _parting(hidden: list[bytes], gone: list[bytes]) -> str:
-    """Describe the first difference of two records."""
+    """Describe the first difference between what a viewer received of a hidden target user and of one that signed
+    out."""
     index = next(
         (number for number, (a, b) in enumerate(zip(hidden, gone, strict=False)) if a != b), min(len(hidden), len(gone))
     )

@@ -142,5 +142,5 @@ FRAMES: Mapping[str, str] = {
 def missing(
     operations: Collection[str], frames: Collection[str], cases: Mapping[str, Case | Exempt] = CASES
 ) -> list[str]:
-    """Operations and frames without an entry, and entries without an operation or frame."""
+    """List the operations and frame types without an entry in `cases` and `FRAMES`, and entries for unknown ones."""
     return sorted((set(operations) ^ set(cases)) | (set(frames) ^ set(FRAMES)))

@@ -18,13 +18,15 @@ class Hiding(Protocol):
     all viewers the same."""
 
     async def hide(self, stage: Stage) -> None:
-        """Hide the target at once, without letting time pass."""
+        """Hide the target user at once, without letting simulated time pass."""
 
     async def leave(self, stage: Stage) -> None:
-        """The action of the other twin at the same time, usually `sign_out_everywhere`."""
+        """Sign the target user out, usually by `sign_out_everywhere`, in the run with which the hidden one is
+        compared."""
 
     def hides_from(self, viewer: str) -> bool:
-        """True if the viewer must not see a difference. A service without `viewer=` is the viewer ""."""
+        """True if this viewer may not notice whether the target user hid or left. A service that names no viewer is
+        ""."""
 
 
 class Invisible:
@@ -80,7 +82,8 @@ class Nobody:
 
 
 async def sign_out_everywhere(stage: Stage) -> None:
-    """Sign out every device. The requests run concurrently, so that one decision and one change cover them all."""
+    """Sign out every device of the target user. The requests run concurrently, so that viewers receive one change
+    only."""
     presence = await stage.node.viewing.presence(TARGET)
     devices = sorted({session.device for session in presence.sessions})
     await asyncio.gather(

@@ -40,7 +40,8 @@ PROBE = 500
 """Milliseconds after a step at which viewers send their requests."""
 
 Record = dict[tuple[str, str], list[bytes]]
-"""(viewer, channel) → everything received through it, in order. A service without `viewer=` is the viewer "". """
+"""(viewer, name of a socket, stream or request) → everything received through it, in order. A service that names no
+viewer is the viewer ""."""
 
 _RANDOM = ((re.compile(rb'"session_id":"[^"]*"'), b'"session_id":"?"'), (re.compile(rb"retry: \d+"), b"retry: ?"))
 
@@ -58,7 +59,8 @@ class Play:
         self._answers: Record = {}
 
     async def run(self, *, hides: bool) -> Record:
-        """Run the history. With `hides` the target hides and goes on; otherwise it leaves and does nothing more."""
+        """Run the history and return what the viewers received. With `hides` the target user hides and goes on;
+        otherwise it leaves and does nothing more."""
         await self._stage.start()
         await self._seat()
         at = RISE
@@ -114,7 +116,8 @@ class Play:
         self._wires[user, "socket"].say(type_, **fields)
 
     async def _part(self, at: int, *, hides: bool) -> None:
-        """Hide or leave at `at` (ms). A neighbour leaves one second later, so that rankings contain another offline user."""
+        """Let the target hide (`hides`) or leave at `at` (ms). A neighbour leaves one second later, so that rankings
+        contain another offline user."""
         await self._stage.until(at)
         part = self._hiding.hide if hides else self._hiding.leave
         parting = asyncio.get_running_loop().create_task(part(self._stage))
@@ -125,7 +128,7 @@ class Play:
         await parting
 
     async def _probe(self) -> None:
-        """Send all requests of `cases`, and let new sockets and streams of viewers subscribe."""
+        """Let the viewers send all requests of `cases`, and subscribe through new sockets and streams."""
         self._let_go()
         number = len(self._wires)
         self._say(FRIEND, "presence.typing", to=TARGET, id=f"typing-{number}")
@@ -183,7 +186,7 @@ class _Target:
         self._errands: set[asyncio.Task[Any]] = set()
 
     def do(self, step: Step) -> None:  # noqa: C901 - a table of verbs
-        """Start a step without waiting for its result."""
+        """Start one step of the target user's history, without waiting for its result."""
         match step:
             case Connect(device):
                 if not self._is_connected(device):
@@ -242,7 +245,8 @@ class _Target:
 
 
 def _askers(case: Case) -> Iterator[tuple[str, bool]]:
-    """The senders of a request: (viewer, whether a service sends it with `viewer=`)."""
+    """Yield the senders of a case's requests as (viewer, whether a service sends them). The viewer is "" if the service
+    names none."""
     if case.by_service:
         yield "", True
     else:
@@ -250,7 +254,7 @@ def _askers(case: Case) -> Iterator[tuple[str, bool]]:
 
 
 def _blank(came: bytes) -> bytes:
-    """Replace values that are random in any world."""
+    """Replace the values in received bytes that are random in every run, so that two runs can be compared."""
     for pattern, blank in _RANDOM:
         came = pattern.sub(blank, came)
     return came

@@ -73,7 +73,7 @@ class Stage:
 
     @property
     def passed(self) -> int:
-        """Milliseconds since the loop's time began."""
+        """Simulated milliseconds since the event loop's time 0."""
         return self.clock.now() - START
 
     async def until(self, passed: int) -> None:
@@ -92,7 +92,8 @@ class Stage:
         return Wire(self, accepted.handler)
 
     async def rest(self, method: str, path: str, *, by: str, body: object = None, service: bool = False) -> Answer:
-        """Send a request; `path` includes the query."""
+        """Send an HTTP request with a token of `by` (with `service`: a service token) and return the response. `path`
+        includes the query."""
         answer = Answer(self.passed)
         await self.app(self._scope(method, path, by, service=service), _body_of(body), answer.receiver(self))
         return answer
@@ -164,7 +165,7 @@ class Answer:
 
     @property
     def shown(self) -> bytes:
-        """The response with its duration, as bytes to compare."""
+        """The whole response with its duration, as bytes to compare."""
         head = b"".join(b"%b: %b\n" % header for header in self.headers)
         return b"%d ms: %d\n%b\n%b" % (self.answered_at - self.asked_at, self.status, head, self.body)
 
@@ -235,7 +236,7 @@ class Tap:
         return self
 
     def cut(self) -> None:
-        """The client closes the stream."""
+        """Close the event stream as its client."""
         self._closing = True
         writer, self._writer = self._writer, None
         if writer is not None:

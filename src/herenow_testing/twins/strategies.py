@@ -31,7 +31,8 @@ _FAR = 100_000
 
 
 def histories(shared: int = 7, hidden: int = 7, modes: Sequence[str] = Invisible.modes) -> st.SearchStrategy[History]:
-    """Histories with at most `shared` steps before and `hidden` after the hiding; `modes` may be set after it."""
+    """Hypothesis strategy for histories of a user: at most `shared` steps before the user hides, and `hidden` steps
+    after it. `modes`: the modes that the user may set while hidden."""
     open_ = st.builds(Choose, st.sampled_from(["auto", "busy", "away"]), _soon)
     hiding = st.builds(Choose, st.sampled_from(modes), st.sampled_from([None, _FAR]))
     return st.builds(History, _days(_step(open_), shared), _days(_step(hiding), hidden))

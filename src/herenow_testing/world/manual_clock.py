@@ -32,7 +32,7 @@ class ManualClock:
         self._passed += ms
 
     def step(self, ms: int) -> None:
-        """Set the wall clock forward or back; no time passes."""
+        """Move the wall clock forward, or back if `ms` is negative; the monotonic time does not change."""
         self._wall += ms
 
 
@@ -49,5 +49,5 @@ class LoopClock:
         return asyncio.get_running_loop().time()
 
     def step(self, ms: int) -> None:
-        """Set the wall clock forward or back; no time passes."""
+        """Move the wall clock forward, or back if `ms` is negative; the monotonic time does not change."""
         self._wall += ms

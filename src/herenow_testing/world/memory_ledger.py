@@ -35,7 +35,7 @@ KINDS = ("follow", "contact", "room")
 class _Run:
     stamp: int | None = None
     open: dict[str, int] = field(default_factory=dict)
-    """User → last sign of life when the flag was set."""
+    """User with a run marker → last sign of life when the marker was set."""
 
     def visible_at(self, user: str) -> int | None:
         return None if self.stamp is None or user not in self.open else max(self.stamp, self.open[user])
@@ -79,7 +79,8 @@ class MemoryLedger:
         pass
 
     async def _answer(self) -> None:
-        """Every call awaits this first."""
+        """Count the call, wait for `delay`, and raise `Unavailable` if the ledger is `away`. Every call awaits this
+        first."""
         self.calls += 1
         if self.delay:
             await asyncio.sleep(self.delay)
@@ -102,7 +103,8 @@ class MemoryLedger:
         return known
 
     def _last_seen_by(self, run: _Run, user: str) -> int | None:
-        """The last seen of a user flagged in this run; None: the run says nothing about it."""
+        """The last seen (epoch ms) that a user has by a run marker in this run. None if there is no marker, or if it
+        may not count: the user hides, or was deleted later."""
         at = run.visible_at(user)
         choice = self.people.get(user, _STRANGER).choice
         hiding = self._preferences.get(user, Preferences())

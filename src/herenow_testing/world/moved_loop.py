@@ -21,7 +21,8 @@ class MovedLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def _select(self, timeout: float | None) -> list[Any]:
-        """Jump to the next timer instead of waiting. `timeout` is None if there is none: then wait for another thread."""
+        """Select the events that are ready; if there are none, jump to the next timer instead of waiting. `timeout` is
+        None if there is no timer: then wait for an event in real time."""
         if timeout is None:
             return list(self._really_select(None))
         events: list[Any] = self._really_select(0)

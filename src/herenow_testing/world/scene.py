@@ -34,7 +34,7 @@ class Shown:
 
     @property
     def value(self) -> Shown:
-        """The status without the time, for comparing."""
+        """The same status without the time at which it was received, for comparing."""
         return replace(self, at=0)
 
     @classmethod
@@ -76,7 +76,7 @@ class Place(Protocol):
 
     @property
     def epochs(self) -> frozenset[str]:
-        """The epochs under which it holds its sessions."""
+        """The epochs under which this node holds its sessions."""
 
     def version(self, user: str) -> int:
         """The version of the user's record that the node holds; 0 if it cannot be observed."""
@@ -94,7 +94,7 @@ class Way(Protocol):
 
     @property
     def silent(self) -> bool:
-        """The socket is half-open: nothing gets through, and the node does not know it."""
+        """True if the socket is half-open: nothing gets through, and the node does not know it."""
 
 
 class Device(Protocol):
@@ -116,7 +116,7 @@ class Scene(Protocol):
 
     @property
     def lease(self) -> int:
-        """The lease duration of a node in milliseconds."""
+        """The duration of a node's lease in milliseconds."""
 
     @property
     def late(self) -> int:
@@ -124,11 +124,11 @@ class Scene(Protocol):
 
     @property
     def now(self) -> int:
-        """Epoch milliseconds, by the store's clock."""
+        """The current time in epoch milliseconds, by the store's clock."""
 
     def lateness(self, begin: int, end: int) -> int:
-        """The measured milliseconds between `begin` and `end` in which the machine was busy with other work; delays of that
-        length are excused."""
+        """Measured milliseconds between `begin` and `end` (epoch ms) in which the machine was busy with other work;
+        delays of that length are excused."""
 
     @property
     def clients(self) -> Iterable[Device]: ...
@@ -137,10 +137,10 @@ class Scene(Protocol):
     def nodes(self) -> Mapping[str, Place]: ...
 
     def everybody_stored(self) -> dict[str, Presence]:
-        """Every record in the store; a slightly old copy is allowed."""
+        """Decode every record in the store, by user; a slightly old copy is allowed."""
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
-        """The ledger's last seen and choices of these users."""
+        """Read last seen, mode and custom status of these users from the ledger."""
 
 
 class Witness:

@@ -18,8 +18,8 @@ def node_settings(
     crowds: FanoutLimits | None = None,
     **fields: object,
 ) -> Settings:
-    """`settings` with these fields changed, by their names; `timings`, `polling` and `crowds` change several of them.
-    `embedded`: whether the store ends with the node."""
+    """Return `settings` with the named fields changed; `timings`, `polling` and `crowds` change several fields each.
+    `embedded`: whether the live store ends with the node."""
     if embedded is not None:
         fields["engine"] = "memory://" if embedded else "redis://store"
     if timings is not None:

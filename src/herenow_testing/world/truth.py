@@ -21,31 +21,32 @@ class Bounds:
 
     @property
     def healed(self) -> int:
-        """From the end of the last fault, of any kind, until everything is correct again."""
+        """Milliseconds from the end of the last fault, of any kind, until everything is correct again."""
         return self.agreed(lost=True)
 
     def agreed(self, *, lost: bool) -> int:
-        """From the end of one fault until every view equals the truth; `lost`: the store lost data."""
+        """Milliseconds from the end of one fault until all viewers see the true status; `lost`: the store lost data."""
         return 10_000 + (SETTLE if lost else 0)
 
     @property
     def dead_node(self) -> int:
-        """From the death of a node until its sessions are in grace: one lease and a third without renewal, one more lease in
-        case the store was at fault, and a third of a lease between two checks."""
+        """Milliseconds from the death of a node until its sessions are in grace: one lease and a third without renewal,
+        one more lease in case the store was at fault, and a third of a lease between two checks."""
         return self.lease * 8 // 3
 
     @property
     def longest(self) -> int:
-        """From the end of a session, for any reason, to offline."""
+        """The most milliseconds from the end of a session, for any reason, until the user is shown as offline."""
         return self.timings.dead_after + self.timings.grace + self.dead_node + self.late
 
     @property
     def rest(self) -> int:
-        """From a REST heartbeat: the shortest time that the device stays online. Not every heartbeat is written."""
+        """The fewest milliseconds that a device stays online after a REST heartbeat. Not every heartbeat extends the
+        session in the store."""
         return self.timings.dead_after * 2 // 3 + self.timings.grace - 500
 
     def gone(self, stay: Stay) -> int:
-        """The time (epoch ms, store's clock) by which an ended session must be removed."""
+        """The time (epoch ms, store's clock) by which an ended session must be removed from the record."""
         if stay.by_rest:
             return stay.seen_at + self.timings.dead_after + self.timings.grace + self.late
         ended = (stay.ended_at or 0) + self.timings.grace + self.late
@@ -56,8 +57,9 @@ class Bounds:
         return ended
 
     def seen(self, stay: Stay) -> int:
-        """The earliest allowed last seen (epoch ms) for an ended session, without faults. It is the time of the close; for a
-        dead socket the last data received; for a killed node its last lease renewal; not every REST heartbeat is written."""
+        """The earliest allowed last seen (epoch ms) of an ended session, without faults: the time of the close; for a
+        dead socket the last data received; for a killed node its last lease renewal. Not every REST heartbeat is
+        stored."""
         if stay.by_rest:
             return stay.seen_at - self.timings.dead_after // 3 - self.late
         if stay.how == "closed":
@@ -68,7 +70,7 @@ class Bounds:
 
     @property
     def cut_off(self) -> int:
-        """If a node is partitioned for longer than this, its users may be shown offline."""
+        """Milliseconds: if a node cannot reach the store for longer than this, its users may be shown as offline."""
         return self.lease + self.timings.grace
 
 
@@ -144,7 +146,8 @@ class Chosen:
         self.done[max(number for number, (_, asked) in enumerate(self.ever) if asked == what)] = at
 
     def may_have_been(self, what: object, begin: int, end: int) -> bool:
-        """True if `what` may have been in effect between `begin` and `end`: from its request until another is confirmed."""
+        """True if the value `what` may have been in effect at a time from `begin` to `end` (epoch ms). A value may be
+        in effect from its request until another one is confirmed."""
         for number, (at, asked) in enumerate(self.ever):
             if asked == what and at <= end:
                 others = [done for later, done in self.done.items() if later > number and self.ever[later][1] != what]

@@ -78,7 +78,8 @@ class World:
         start: int = START,
         relations: Relations | None = None,
     ) -> None:
-        """`start` is the time of the store's clock when the loop's time is 0, in epoch milliseconds."""
+        """Create a cluster that has no nodes and clients yet. `seed` makes random faults repeatable. `start` is the
+        time of the store's clock, in epoch milliseconds, when the loop's time is 0."""
         self.start_at = start
         self.clock = LoopClock(start)
         self.store: Any = store or MemoryStore(shards, clock=self.clock.now)
@@ -95,12 +96,12 @@ class World:
 
     @property
     def now(self) -> int:
-        """Epoch milliseconds, by the store's clock."""
+        """The current time in epoch milliseconds, by the store's clock."""
         return self.clock.now()
 
     @property
     def timings(self) -> Timings:
-        """As nodes that start now have them."""
+        """The timings (`grace`, `idle_after` and others) of nodes that are started now."""
         return timings_of(self.settings)
 
     @property
@@ -109,11 +110,12 @@ class World:
 
     @property
     def late(self) -> int:
-        """Milliseconds for a flush, reading the log, and a reaper's poll."""
+        """Milliseconds from a change until all viewers have received it: a flush, reading the log, a reaper's poll."""
         return 1_000
 
     def lateness(self, begin: int, end: int) -> int:
-        """Always 0: simulated time does not advance while work is ready."""
+        """Milliseconds between `begin` and `end` in which the machine was busy with other work. It is always 0, because
+        simulated time does not advance while work is ready."""
         return 0
 
     async def sleep(self, seconds: float) -> None:
@@ -128,7 +130,7 @@ class World:
     async def start(
         self, name: str, *, settings: Settings | None = None, reaping: Reaping | None = None, ahead: int = 0
     ) -> SimNode:
-        """Start a node. `ahead` is the initial error of its clock in milliseconds, before it follows the store's clock."""
+        """Start a node and return it. `ahead` is the error of its clock in ms, before it follows the store's clock."""
         node = SimNode(self, name, settings or self.settings, reaping, ahead)
         self.nodes[name] = node
         await node.run(node.node.start({"ledger": self.ledger.id}))
@@ -143,7 +145,7 @@ class World:
             del self.nodes[node.name]
 
     async def close(self) -> None:
-        """Cancel everything at the end of a test. Nodes that still run are not shut down gracefully."""
+        """Cancel all tasks at the end of a test. Nodes that still run are not shut down gracefully."""
         for client in self.clients:
             client.stop()
         for node in [*self.nodes.values(), *self._buried]:
@@ -227,7 +229,8 @@ class SimNode:
         return Counts(Counter(users), metrics.connections, len(self.links))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the simulated process, so that it freezes with it. Raises `Gone` if the process is killed."""
+        """Run a coroutine in the simulated process, so that it freezes with that. Raises `Gone` if the process is
+        killed."""
         task = self.freezer.spawn(work, "errand")
         await asyncio.wait({task, self._death}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
@@ -286,12 +289,12 @@ class Client:
 
     @property
     def connected(self) -> bool:
-        """From the client's point of view."""
+        """True if the client has a socket that is not half-open."""
         return self.link is not None and not self.link.silent
 
     @property
     def connection(self) -> Connection:
-        """The node's side of the socket."""
+        """The node's object for this client's socket."""
         assert self.link is not None
         assert self.link.connection is not None
         return self.link.connection
@@ -299,12 +302,12 @@ class Client:
     # Connecting and closing
 
     async def connect(self, node: SimNode) -> None:
-        """Open a socket and give the node a millisecond to react."""
+        """Open a socket to a node, and give the node a millisecond to react."""
         self.open(node)
         await asyncio.sleep(0.001)
 
     def open(self, node: SimNode) -> None:
-        """Open a socket without waiting. A frozen node accepts it when it resumes."""
+        """Open a socket to a node without waiting. A frozen node accepts it when it resumes."""
         assert self.link is None, f"{self.user} {self.device} is connected already"
         self.link = Link(self, node)
         node.links[self.link] = None
@@ -320,7 +323,8 @@ class Client:
         link.node.freezer.deliver(link.closed)
 
     def vanish(self) -> None:
-        """Leave the socket half-open: no FIN, no RST, no pongs. The device may reconnect with another socket."""
+        """Leave the socket half-open: no FIN, no RST, no pongs. The node does not notice; the device may open another
+        socket."""
         self.witness.ended(self, "vanished")
         link, self.link = self._link(), None
         link.silent = True
@@ -372,7 +376,7 @@ class Client:
     # Watching
 
     async def watch(self, *users: str) -> list[str]:
-        """Subscribe; returns the denied users."""
+        """Subscribe to users; returns those that the node denied."""
         link = self._link()
         return await link.node.run(self._subscribe(link, list(users)))
 
@@ -394,7 +398,7 @@ class Client:
         return [user for user, _ in granted.denied]
 
     def saw(self, user: str) -> list[str]:
-        """The received statuses of a user in order, without repetitions."""
+        """The statuses of a user that the client received, in order, without repetitions."""
         words: list[str] = []
         for shown in self.shown.get(user, ()):
             if not words or words[-1] != shown.status:
@@ -410,7 +414,7 @@ class Client:
         self.shown.clear()
 
     def own(self) -> dict[str, Any]:
-        """The last `presence.self`."""
+        """The last frame `presence.self` that the client received: the user's own presence."""
         return self.of_type("presence.self")[-1]
 
     def of_type(self, kind: str) -> list[dict[str, Any]]:
@@ -438,7 +442,7 @@ class Client:
         self.witness.shown(self, shown)
 
     def ended(self, link: Link, code: int, reason: str) -> None:
-        """The node closed the socket."""
+        """Record that the node closed the socket, and report it to the witness and `on_closed`."""
         if self.link is link:
             self.closed_with.append((self.world.now, code, reason))
             self.witness.ended(self, f"by node: {code}")
@@ -484,7 +488,7 @@ class Link:
             what(self.node.node, self.connection)
 
     async def signs_out(self) -> None:
-        """Does what the WebSocket server does on `presence.bye`."""
+        """Sign the device out and close the socket, as the WebSocket server does on the frame `presence.bye`."""
         client, connection = self.client, self.connection
         if connection is not None:
             try:
@@ -493,7 +497,8 @@ class Link:
                 self._end(Close.NORMAL, "signed out")
 
     def closed(self, *, alive: bool = True) -> None:
-        """Does what the WebSocket server does when a socket is closed."""
+        """Remove the connection from the node, as the WebSocket server does when a socket is closed. `alive`: the
+        client closed it, which counts as a sign of life."""
         self.node.links.pop(self, None)
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -504,7 +509,8 @@ class Link:
             self.client.receive(frame)
 
     def _end(self, code: int, reason: str) -> None:
-        """The node closes the socket; `closed` runs a loop iteration later, as in the WebSocket server."""
+        """Close the socket for the node. The client is informed at once; `closed` runs one iteration of the event loop
+        later, as in the WebSocket server."""
         loop = asyncio.get_running_loop()
         loop.call_soon(self.node.freezer.deliver, lambda: self.closed(alive=False))
         if not self.silent:

@@ -88,7 +88,8 @@ def _schemas(operations: Iterable[Operation]) -> tuple[_Shapes, Json]:
 
 
 def _published(schema: Json) -> Json:
-    """Replace names by public ones, and leave out `type` beside `enum`, whose values imply it."""
+    """Return a JSON schema as it is published: with the class names replaced by `PUBLIC_NAMES`, and without `type`
+    beside `enum`, whose values imply it."""
     left_out = {"type"} if "enum" in schema else set()
     return {name: _published_part(name, part) for name, part in schema.items() if name not in left_out}
 
@@ -128,7 +129,7 @@ def _operation(operation: Operation, shapes: _Shapes) -> Json:
 
 
 def _tag(path: str) -> str:
-    """The first segment of the path after `/api/v1/`."""
+    """The OpenAPI tag of an endpoint: the first segment of its path after `/api/v1/`; for other paths `operations`."""
     words = path.removeprefix("/api/v1/").split("/")
     return words[0] or "operations"
 

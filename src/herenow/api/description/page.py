@@ -61,11 +61,11 @@ class Description:
         return document(self._contract, max_bulk=self._max_bulk)
 
     async def openapi(self, _call: Call) -> Response:
-        """GET /openapi.json"""
+        """GET /openapi.json: the OpenAPI document of all endpoints."""
         return Reply(self.document, media=JSON)
 
     async def docs(self, _call: Call) -> Response:
-        """GET /docs"""
+        """GET /docs: the OpenAPI document as an HTML page."""
         return Reply(self.page, media="text/html; charset=utf-8", headers=(("content-security-policy", _CSP),))
 
 
@@ -129,7 +129,7 @@ def _response(response: Json) -> str:
 
 
 def _schema(schema: Json) -> str:
-    """HTML for a schema: a link if it has a name, otherwise its JSON."""
+    """Return HTML for a JSON schema: a link if it has a name, otherwise the schema as JSON."""
     name = schema.get("$ref", "").rpartition("/")[2]
     if name:
         return f"<a href=#shape-{name}>{name}</a>"
@@ -155,7 +155,7 @@ def _codes() -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """HTML for text with `code` and with lists, whose lines start with a dash."""
+    """Convert a description to HTML: text in backticks becomes code, and lines that start with a dash become a list."""
     parts = escape(text).split("`")
     marked = "".join(f"<code>{part}</code>" if odd % 2 else part for odd, part in enumerate(parts))
     return marked.removeprefix("- ").replace("\n- ", "<br>")

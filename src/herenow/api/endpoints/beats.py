@@ -46,7 +46,7 @@ _beat = msgspec.json.Decoder(Beat)
 
 
 async def beat(call: Call) -> Response:
-    """POST /presence/heartbeat"""
+    """POST /presence/heartbeat: take a heartbeat of the caller's own device."""
     body = await call.body(_heartbeat)
     device = DEVICE if body.device_id is None else plain_id(body.device_id, "device")
     platform, activity = parse_platform(body.platform), parse_activity(body.activity_type)
@@ -58,7 +58,7 @@ async def beat(call: Call) -> Response:
 
 
 async def batch(call: Call) -> Response:
-    """POST /heartbeats"""
+    """POST /heartbeats: take heartbeats of many users from an external gateway."""
     items = await call.body(_batch)
     if len(items) > MOST:
         raise ProtocolError("too_many_rows", f"A batch may have at most {MOST} heartbeats; this one has {len(items)}.")
@@ -123,7 +123,7 @@ class _BatchRun:
             self._errors[index] = as_protocol_error(error).code
 
     async def _beat(self, user: str, beat: Beat) -> bool:
-        """Return False if the beat had no effect. All values are checked before anything changes."""
+        """Apply one heartbeat of the batch; False if it had no effect. All values are checked before any change."""
         activity, platform = parse_activity(beat.activity_type), parse_platform(beat.platform)
         sessions = self._node.sessions
         if beat.device_id is None:

@@ -18,12 +18,12 @@ from herenow.wire.answers import Blocked, BlockList
 
 
 async def read_blocks(call: Call) -> Response:
-    """GET /blocks"""
+    """GET /blocks: list the users that the caller blocks."""
     return json_response(BlockList(await call.node.viewing.blocked(call.myself)))
 
 
 async def read_block(call: Call) -> Response:
-    """GET /blocks/{user}"""
+    """GET /blocks/{user}: 200 if the caller blocks this user, otherwise 404."""
     other = call.path_user()
     if other not in await call.node.viewing.blocked(call.myself):
         raise ProtocolError("not_found", "This user is not blocked.")
@@ -31,7 +31,7 @@ async def read_block(call: Call) -> Response:
 
 
 async def put_block(call: Call) -> Response:
-    """PUT /blocks/{user}"""
+    """PUT /blocks/{user}: block a user."""
     other = _other(call)
     _check_rate(call)
     await call.node.viewing.block(call.caller.user, other)
@@ -39,7 +39,7 @@ async def put_block(call: Call) -> Response:
 
 
 async def delete_block(call: Call) -> Response:
-    """DELETE /blocks/{user}"""
+    """DELETE /blocks/{user}: unblock a user."""
     other = _other(call)
     _check_rate(call)
     await call.node.viewing.unblock(call.caller.user, other)
@@ -54,8 +54,8 @@ def _other(call: Call) -> str:
 
 
 def _check_rate(call: Call) -> None:
-    """Raises `blocking_too_fast` if the user blocks and unblocks too often; services are not limited. Call it after all
-    other checks, so that an invalid request does not use up the limit."""
+    """Raise `blocking_too_fast` if the caller blocks and unblocks too often; services are not limited. Call it after
+    all other checks, so that an invalid request does not use up the limit."""
     wait = 0 if call.caller.service else call.node.viewing.wait_before_block(call.caller.user)
     if wait:
         a_minute = 60_000 // BLOCKING.every

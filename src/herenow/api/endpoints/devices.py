@@ -15,14 +15,14 @@ from herenow.wire.shapes import DeviceShape
 
 
 async def read(call: Call) -> Response:
-    """GET /presence/devices"""
+    """GET /presence/devices: list the caller's own devices."""
     presence = await call.node.viewing.presence(call.myself)
     rows = tuple(DeviceShape(d.device, d.platform.word, d.active, d.since) for d in seen_by_oneself(presence).devices)
     return json_response(Devices(rows))
 
 
 async def sign_out(call: Call) -> Response:
-    """DELETE /presence/devices/{device}"""
+    """DELETE /presence/devices/{device}: sign out one of the caller's devices."""
     device = call.path_id("device")
     if not await call.node.sessions.sign_out(call.caller.user, device):
         raise ProtocolError("device_unknown", f"You have no device {echo(device)}.")

@@ -24,7 +24,7 @@ USERS, MOST_USERS = 200, 1_000
 
 
 async def explain(call: Call) -> Response:
-    """GET /explain?viewer=&target="""
+    """GET /explain?viewer=&target=: explain what the viewer sees of the target, and why."""
     viewer, target = _named(call, "viewer"), _named(call, "target")
     found = await call.node.admin.explain(viewer, target)
     return json_response(
@@ -43,7 +43,7 @@ async def explain(call: Call) -> Response:
 
 
 async def users(call: Call) -> Response:
-    """GET /users?status=online&cursor="""
+    """GET /users?status=online&cursor=: list the users that are not offline, one page per request."""
     word = call.parameter("status")
     if word is not None and word not in PRESENT:
         raise ProtocolError(

@@ -26,7 +26,7 @@ _user_ids = Decoder(UserIds, 'an object {"user_ids": […]}')
 
 
 async def read_many(call: Call) -> Response:
-    """GET /presence?user_ids=a,b,c"""
+    """GET /presence?user_ids=a,b,c: read the presence of several users."""
     given = call.parameters("user_ids")
     if not given:
         raise ProtocolError("bad_shape", "The parameter user_ids, a list of ids separated by commas, is missing.")
@@ -35,7 +35,7 @@ async def read_many(call: Call) -> Response:
 
 
 async def query(call: Call) -> Response:
-    """POST /presence/query: the same with the ids in the body, for lists that are too long for a URL."""
+    """POST /presence/query: read the presence of many users, with the ids in the body, for lists too long for a URL."""
     return await _many(call, (await call.body(_user_ids)).user_ids)
 
 
@@ -46,7 +46,8 @@ async def _many(call: Call, ids: Sequence[object]) -> Response:
 
 
 def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> list[str]:
-    """Check the ids and remove duplicates, keeping the order. Raises `code` if there are more than `most`."""
+    """Check user ids and remove duplicates, keeping the order. Raises `ProtocolError` with the code `code` if there are
+    more than `most` ids."""
     if len(ids) > most:
         raise ProtocolError(code, f"A request may contain at most {most} ids; this one has {len(ids)}.")
     if "" in ids:
@@ -57,26 +58,26 @@ def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> li
 
 
 async def read_one(call: Call) -> Response:
-    """GET /presence/{user}"""
+    """GET /presence/{user}: read the presence of one user."""
     user = call.path_user()
     [status] = await call.node.viewing.statuses(call.viewer, [user])
     return raw_json_response(status)
 
 
 async def read_me(call: Call) -> Response:
-    """GET /presence/me"""
+    """GET /presence/me: read the caller's own presence, which is the true one even while invisible."""
     return raw_json_response(await call.node.viewing.me(call.myself))
 
 
 async def count(call: Call) -> Response:
-    """GET /presence/count"""
+    """GET /presence/count: count the caller's contacts by status."""
     user = call.myself
     await _check_poll_rate(call)
     return json_response(await call.node.viewing.count(user))
 
 
 async def leaderboard(call: Call) -> Response:
-    """GET /presence/leaderboard"""
+    """GET /presence/leaderboard: list the caller's contacts, those who are present first."""
     most = call.settings.max_bulk
     limit = call.number("limit", min(FRIENDS, most), 1, most)
     user = call.myself
@@ -86,8 +87,8 @@ async def leaderboard(call: Call) -> Response:
 
 
 async def _check_poll_rate(call: Call) -> None:
-    """Raises `polling_too_fast` if a user without a live session reads in bulk too often; services are not limited. Call it
-    after all other checks, so that an invalid request does not use up the limit."""
+    """Raise `polling_too_fast` if a user without a live session reads in bulk too often; services are not limited. Call
+    it after all other checks, so that an invalid request does not use up the limit."""
     wait = 0 if call.caller.service else await call.node.viewing.wait_before_poll(call.caller.user)
     if wait:
         raise Refusal(

@@ -21,7 +21,7 @@ CACHE = "public, max-age=30"
 
 
 async def read_profile(call: Call) -> Response:
-    """GET /public/{user}"""
+    """GET /public/{user}: read the public profile of a user, without a token. 404 if there is none."""
     user = call.path_user()
     if not call.node.ready and not call.node.draining:
         raise ProtocolError("not_ready", "The node is starting.")
@@ -36,7 +36,7 @@ async def read_profile(call: Call) -> Response:
 
 
 def _matches(given: str | None, tag: str) -> bool:
-    """Does an If-None-Match header contain this ETag, by weak comparison?"""
+    """True if the If-None-Match header `given` contains the ETag `tag`, by weak comparison."""
     if given is None:
         return False
     tags = {each.strip().removeprefix("W/") for each in given.split(",")}

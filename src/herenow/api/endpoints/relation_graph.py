@@ -29,19 +29,19 @@ _contact = Decoder(ContactBody, "an object with only the field until")
 
 
 async def put_follow(call: Call) -> Response:
-    """PUT /follows/{a}/{b}"""
+    """PUT /follows/{a}/{b}: let a follow b."""
     a, b = _two_users(call, "follow")
     return await _write(call, RelationRow("follow", a, b))
 
 
 async def delete_follow(call: Call) -> Response:
-    """DELETE /follows/{a}/{b}"""
+    """DELETE /follows/{a}/{b}: remove the follow from a to b."""
     a, b = _two_users(call, "follow")
     return await _write(call, RelationRow("follow", a, b, remove=True))
 
 
 async def read_follow(call: Call) -> Response:
-    """GET /follows/{a}/{b}"""
+    """GET /follows/{a}/{b}: 200 if a follows b, otherwise 404."""
     a, b = _two_users(call, "follow")
     if not await call.node.viewing.follows(a, b):
         raise ProtocolError("not_found", "The first user does not follow the second.")
@@ -52,20 +52,20 @@ async def read_follow(call: Call) -> Response:
 
 
 async def put_contact(call: Call) -> Response:
-    """PUT /contacts/{a}/{b}"""
+    """PUT /contacts/{a}/{b}: make two users contacts of each other, with an optional end."""
     a, b = _two_users(call, "contact")
     until = parse_until((await call.body(_contact)).until, "until", call.now)
     return await _write(call, RelationRow("contact", a, b, until))
 
 
 async def delete_contact(call: Call) -> Response:
-    """DELETE /contacts/{a}/{b}"""
+    """DELETE /contacts/{a}/{b}: end the contact of two users."""
     a, b = _two_users(call, "contact")
     return await _write(call, RelationRow("contact", a, b, remove=True))
 
 
 async def read_contact(call: Call) -> Response:
-    """GET /contacts/{a}/{b}"""
+    """GET /contacts/{a}/{b}: 200 with the end of the contact if two users are contacts, otherwise 404."""
     a, b = _two_users(call, "contact")
     in_contact, until = await call.node.viewing.contact(a, b)
     if not in_contact:
@@ -77,17 +77,17 @@ async def read_contact(call: Call) -> Response:
 
 
 async def put_member(call: Call) -> Response:
-    """PUT /rooms/{room}/members/{user}"""
+    """PUT /rooms/{room}/members/{user}: add a user to a room."""
     return await _write(call, RelationRow("room", *_room_and_user(call)))
 
 
 async def delete_member(call: Call) -> Response:
-    """DELETE /rooms/{room}/members/{user}"""
+    """DELETE /rooms/{room}/members/{user}: remove a user from a room."""
     return await _write(call, RelationRow("room", *_room_and_user(call), remove=True))
 
 
 async def read_member(call: Call) -> Response:
-    """GET /rooms/{room}/members/{user}"""
+    """GET /rooms/{room}/members/{user}: 200 if the user is a member of the room, otherwise 404."""
     room, user = _room_and_user(call)
     if not await call.node.viewing.is_member(room, user):
         raise ProtocolError("not_found", "The user is not a member of this room, or there is no such room.")
@@ -98,7 +98,7 @@ async def read_member(call: Call) -> Response:
 
 
 async def import_rows(call: Call) -> Response:
-    """POST /relations: all of them or none."""
+    """POST /relations: store the relations in the body (NDJSON), all of them or none."""
     rows: list[RelationRow] = []
     for row in parse_ndjson(await call.lines()):
         if isinstance(row, BadRow):
@@ -111,7 +111,7 @@ async def import_rows(call: Call) -> Response:
 
 
 async def relations_changed(call: Call) -> Response:
-    """POST /relations/changed"""
+    """POST /relations/changed: the application reports relations that changed there, and the nodes read them again."""
     body = await call.body(_changed)
     changes = [
         *(LedgerChange("relation", *_different(user_id(a), user_id(b))) for a, b in body.pairs),

@@ -25,7 +25,7 @@ HEADERS = [
 
 
 async def stream(call: Call) -> Response:
-    """GET /presence/stream"""
+    """GET /presence/stream: send the presence of given users, or of the caller's contacts, as server-sent events."""
     given, contacts = call.parameters("user_ids"), call.parameter("contacts")
     if contacts not in (None, "true"):
         raise ProtocolError("bad_shape", "The parameter contacts must be true or absent.")
@@ -43,7 +43,8 @@ class Events(Response):
     """The response, as an ASGI application. It lasts until the client or the server ends the stream."""
 
     def __init__(self, call: Call, viewer: str | None, targets: list[str] | None) -> None:
-        """`targets` None: the viewer's contacts."""
+        """Prepare a stream of the presence of `targets` (None: the viewer's contacts), as `viewer` sees it; None as
+        `viewer` means a service, which sees the true presence."""
         self.background = None
         self._call = call
         self._viewer = viewer

@@ -21,7 +21,7 @@ _revoke = Decoder(RevokeBody, "an object with only the field issued_before")
 
 
 async def disconnect(call: Call) -> Response:
-    """POST /users/{user}/disconnect"""
+    """POST /users/{user}/disconnect: sign a user out on all devices, or on the device in the body."""
     user = call.path_user()
     device = (await call.body(_disconnect)).device_id
     await call.node.admin.disconnect(user, None if device is None else plain_id(device, "device_id"))
@@ -29,7 +29,7 @@ async def disconnect(call: Call) -> Response:
 
 
 async def revoke(call: Call) -> Response:
-    """POST /users/{user}/revoke"""
+    """POST /users/{user}/revoke: revoke the user's tokens that were issued before a time (default: now)."""
     user = call.path_user()
     asked = (await call.body(_revoke)).issued_before
     before = call.now if asked is None else parse_instant(asked, "issued_before")
@@ -41,7 +41,7 @@ async def revoke(call: Call) -> Response:
 
 
 async def delete(call: Call) -> Response:
-    """DELETE /users/{user}"""
+    """DELETE /users/{user}: delete all data about a user."""
     await call.node.admin.delete(call.path_user())
     return no_content()
 

@@ -37,41 +37,41 @@ _preferences = Decoder(
 
 
 async def set_own_custom(call: Call) -> Response:
-    """PUT /presence/status"""
+    """PUT /presence/status: set the caller's own custom status."""
     return await _set_custom(call, call.caller.user, await call.body(_custom), Source.USER)
 
 
 async def set_custom_of(call: Call) -> Response:
-    """PUT /users/{user}/status"""
+    """PUT /users/{user}/status: a service sets a user's custom status."""
     user, body = call.path_user(), await call.body(_custom_of_user)
     return await _set_custom(call, user, body, _source(call, body.source))
 
 
 async def clear_own_custom(call: Call) -> Response:
-    """DELETE /presence/status"""
+    """DELETE /presence/status: clear the caller's own custom status."""
     await call.node.sessions.set_custom(call.caller.user, None)
     return no_content()
 
 
 async def clear_custom_of(call: Call) -> Response:
-    """DELETE /users/{user}/status"""
+    """DELETE /users/{user}/status: a service clears the custom status that its source has set for a user."""
     await call.node.sessions.set_custom(call.path_user(), None, _source(call))
     return no_content()
 
 
 async def set_own_mode(call: Call) -> Response:
-    """PUT /presence/mode"""
+    """PUT /presence/mode: set the caller's own mode."""
     return await _set_mode(call, call.caller.user, await call.body(_mode), Source.USER)
 
 
 async def set_mode_of(call: Call) -> Response:
-    """PUT /users/{user}/mode"""
+    """PUT /users/{user}/mode: a service sets a user's mode."""
     user, body = call.path_user(), await call.body(_mode_of_user)
     return await _set_mode(call, user, body, _source(call, body.source))
 
 
 async def clear_mode_of(call: Call) -> Response:
-    """DELETE /users/{user}/mode"""
+    """DELETE /users/{user}/mode: a service clears the mode that its source has set for a user."""
     await call.node.sessions.set_mode(call.path_user(), Mode.AUTO, None, _source(call))
     return no_content()
 
@@ -90,7 +90,8 @@ async def _set_mode(call: Call, user: str, body: ModeBody, source: Source) -> Re
 
 
 def _source(call: Call, given: object = None) -> Source:
-    """The source of a request by a service, which is in its body or in its address."""
+    """Return the source for which a service sets a mode or custom status: `given` in the body, or the query parameter
+    `source`, by default `service`. Raises `bad_shape` if body and query differ."""
     asked = call.parameter("source")
     if given is not None and asked is not None and given != asked:
         raise ProtocolError("bad_shape", "The source in the body and the parameter source differ.")
@@ -105,13 +106,13 @@ def _shape(custom: Custom | None) -> CustomShape | None:
 
 
 async def read_preferences(call: Call) -> Response:
-    """GET /presence/preferences"""
+    """GET /presence/preferences: read the caller's own preferences."""
     user = call.myself
     return _preferences_response(await call.node.viewing.preferences(user), await call.node.viewing.presence(user))
 
 
 async def set_preferences(call: Call) -> Response:
-    """PUT /presence/preferences. All fields are checked before anything changes."""
+    """PUT /presence/preferences: change the caller's own preferences. All fields are checked before any change."""
     body, user = await call.body(_preferences), call.caller.user
     edit = PreferencesEdit(
         None if body.visibility is UNSET else _visibility(body.visibility),
@@ -137,7 +138,7 @@ def _preferences_response(own: Preferences, presence: Presence) -> Response:
 
 
 def _seconds(milliseconds: int | None) -> float | None:
-    """Whole seconds as an integer: 30, not 30.0."""
+    """Convert milliseconds to seconds; whole seconds become an integer (30, not 30.0)."""
     if milliseconds is None:
         return None
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
@@ -160,7 +161,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _idle_after(value: object) -> int | None:
-    """Check and convert to milliseconds; None is the server's default."""
+    """Check the `idle_after` of a request (seconds) and convert it to milliseconds; None means the server's default."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -29,7 +29,7 @@ def _host(header: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """False if the text is not an IP address."""
+    """True if the text is a loopback address, also one of IPv4 in IPv6 notation; False if it is not an IP address."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:

@@ -80,7 +80,7 @@ class Problems:
 
 
 def as_protocol_error(error: Exception) -> ProtocolError:
-    """The public error for any exception; `internal` if it is unexpected."""
+    """Convert any exception to the error that the client gets; an unexpected one gets the code `internal`."""
     match error:
         case ProtocolError():
             return error
@@ -105,7 +105,7 @@ def problem_response(error: ProtocolError) -> Response:
 
 
 def reraise(_request: Request, error: Exception) -> Response:
-    """Exception handler that passes Starlette's own errors on to `Problems`; Starlette would send plain text."""
+    """Exception handler that passes Starlette's errors on to `Problems`, because Starlette would send plain text."""
     raise error
 
 

@@ -95,7 +95,8 @@ class Call:
         return find_token(self.header("authorization"), self._query_text())
 
     async def identify(self) -> None:
-        """Check the token and set `caller` and `claims`. Raises `ProtocolError`: a `token_*` code, or `keys_unavailable`."""
+        """Check the token of the request and set `caller` and `claims`. Raises `ProtocolError` with a `token_*` code or
+        `keys_unavailable`."""
         claims = self.claims = await self._api.auth.checked(self.token)
         self.caller = Caller(claims.user, claims.is_service, claims.issued_at_ms or 0)
 
@@ -109,8 +110,8 @@ class Call:
 
     @property
     def viewer(self) -> str | None:
-        """The user whose view to return: the parameter `viewer`, or the caller. None, for a service without the parameter:
-        return the true presence."""
+        """The user that the response is filtered for: the query parameter `viewer`, which only services may use for
+        another user, or else the caller. None for a service without the parameter, which gets the true presence."""
         asked = self.parameter("viewer")
         if asked is None:
             return None if self.caller.service else self.caller.user
@@ -121,7 +122,7 @@ class Call:
 
     @property
     def myself(self) -> str:
-        """The user that "my own" means: the viewer that a service names, or the user of the token."""
+        """The user that paths such as `/presence/me` refer to: the caller, or the parameter `viewer` of a service."""
         return self.viewer or self.caller.user
 
     # The path
@@ -133,14 +134,15 @@ class Call:
         return plain_id(self._path(name), name)
 
     def _path(self, name: str) -> str:
-        """Decode a path parameter. Bytes that are not UTF-8 become surrogates, which are refused in ids."""
+        """Return a path parameter, percent-decoded. Bytes that are not UTF-8 become surrogates, which are refused in
+        ids."""
         text: str = self._request.path_params[name]
         return unquote(text, errors="surrogateescape")
 
     # The query
 
     def parameter(self, name: str) -> str | None:
-        """The value of a parameter that may occur only once; None if it is absent."""
+        """The value of a query parameter; None if it is absent. Raises `bad_shape` if it is given more than once."""
         values = self.parameters(name)
         if len(values) > 1:
             raise ProtocolError("bad_shape", f"The parameter {name} is given more than once.")
@@ -177,7 +179,7 @@ class Call:
     # The body
 
     async def body(self, decoder: Decoder[T]) -> T:
-        """The decoded body. An absent body is decoded as an empty object."""
+        """Read the request body and decode it with `decoder`. An absent body is decoded as an empty object."""
         return await read_json(self._request, self.settings.max_body, decoder)
 
     async def lines(self) -> list[bytes]:
@@ -188,7 +190,7 @@ _ANONYMOUS = Caller("", service=False)
 
 
 def user_id(value: object) -> str:
-    """Raises `invalid_user_id` with the value in the sentence."""
+    """Check a user id and return it as a string. Raises `invalid_user_id`, with the refused value in the message."""
     try:
         return parse_id(value)
     except ProtocolError as error:
@@ -196,7 +198,8 @@ def user_id(value: object) -> str:
 
 
 def plain_id(value: object, kind: str) -> str:
-    """The id of a device or room. Raises `invalid_id` with the value in the sentence."""
+    """Check an id of a device or room and return it as a string. Raises `invalid_id`, with the refused value and the
+    word `kind` in the message."""
     try:
         return parse_id(value)
     except ProtocolError as error:
@@ -204,7 +207,7 @@ def plain_id(value: object, kind: str) -> str:
 
 
 def echo(value: object) -> str:
-    """A refused value as short printable text, for an error sentence."""
+    """Format a refused value as short printable text, for an error message."""
     match value:
         case str():
             return repr(value if len(value) <= ECHO else value[:ECHO] + "…")

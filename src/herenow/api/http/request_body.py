@@ -24,7 +24,8 @@ class Decoder(StrictDecoder[T]):
     """Decodes a body into a shape. Raises `bad_shape` if it does not fit."""
 
     def __init__(self, shape: type[T], words: str, *, repeated_keys: bool = False) -> None:
-        """`words` complete the error sentence "The body must be …"."""
+        """Create a decoder for bodies of the type `shape`. `words` complete the error message "The body must be …".
+        `repeated_keys`: allow repeated keys in JSON objects."""
 
         def misfit(_value: object, why: str) -> ProtocolError:
             return ProtocolError("bad_shape", f"The body must be {words}: {why}.")
@@ -47,7 +48,8 @@ async def read_lines(request: Request, limit: int) -> list[bytes]:
 
 
 def _check_type(request: Request, allowed: frozenset[str], expected: str) -> None:
-    """A missing content type is accepted."""
+    """Raise `unsupported_media_type` if the request has a content type that is not in `allowed`; a missing one is
+    accepted. The message names `expected`."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given and given not in allowed:
         raise ProtocolError(

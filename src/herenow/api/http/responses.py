@@ -35,12 +35,12 @@ def json_response(value: object, *, status: int = 200) -> Response:
 
 
 def raw_json_response(body: bytes) -> Response:
-    """`body` is already encoded."""
+    """Return a JSON response with a body that is already encoded."""
     return Reply(body)
 
 
 def json_array(items: Iterable[bytes]) -> bytes:
-    """A JSON array of encoded values."""
+    """Join encoded JSON values into one encoded JSON array."""
     return b"[" + b",".join(items) + b"]"
 
 

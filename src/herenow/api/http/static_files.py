@@ -25,7 +25,7 @@ PAGE = {
 def static_file(
     package: str, place: str, media: str, headers: Mapping[str, str] = PAGE
 ) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that returns the file at `place` in the package's `static` folder."""
+    """Read the file at `place` in the package's `static` folder, and return an endpoint that serves it."""
     body = files(package).joinpath("static", *place.split("/")).read_bytes()
 
     async def answer(_request: Request) -> Response:

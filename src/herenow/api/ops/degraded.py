@@ -19,7 +19,7 @@ MAX_LOG_LAG = 5_000
 
 
 def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
-    """Everything that is degraded on this node now; causes come before their effects."""
+    """Yield each problem that degrades this node now, with advice for the operator; causes before their effects."""
     yield from _engine(node)
     yield from _lease(node)
     yield from _reapers(node)

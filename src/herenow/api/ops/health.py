@@ -35,12 +35,12 @@ class Readiness(Struct, frozen=True):
 
 
 async def health(_call: Call) -> Response:
-    """GET /healthz"""
+    """GET /healthz: answer that the process runs."""
     return json_response(Health("ok"))
 
 
 async def readiness(call: Call) -> Response:
-    """GET /readyz"""
+    """GET /readyz: answer whether the node is ready for traffic, and list what is degraded."""
     node = call.node
     if node.draining:
         raise ProtocolError("not_ready", "The node is draining.")
@@ -50,7 +50,7 @@ async def readiness(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    """GET /metrics"""
+    """GET /metrics: the metrics of all workers in a format of Prometheus."""
     if call.worker_reports is None:
         families = metrics_of(call.node)
     else:
@@ -60,7 +60,7 @@ async def metrics(call: Call) -> Response:
 
 
 async def stats(call: Call) -> Response:
-    """GET /stats"""
+    """GET /stats: the statistics of all workers, with a history if the parameter `since` is given."""
     since = None if call.parameter("since") is None else call.number("since", 0, 0, LATEST)
     if call.worker_reports is None:
         own = collect(call.node, call.auth)

@@ -20,12 +20,13 @@ from herenow.node.metrics import BOUNDS, Histogram
 
 
 def metrics_of(node: Node) -> list[Metric]:
-    """Metrics of the node, and those of its process (CPU, memory)."""
+    """Collect the metrics of the node, and those of its process (CPU, memory)."""
     return [*_NodeCollector(node).collect(), *ProcessCollector(registry=None).collect()]
 
 
 def exposition(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
-    """(text, content type), in the newest format that the Accept header allows."""
+    """Encode metrics for Prometheus, in the newest format that `accept`, the Accept header, allows. Returns (text,
+    content type)."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(metrics))
     encode, media = choose_encoder(accept)

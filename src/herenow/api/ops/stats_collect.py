@@ -62,7 +62,7 @@ class ProcessReport(Struct, frozen=True):
 
 
 def encode_report(node: Node, auth: Auth) -> bytes:
-    """The encoded `ProcessReport` of this process."""
+    """Collect the statistics and metrics of this process, and encode them as a `ProcessReport`."""
     families = [
         MetricFamily(m.name, m.documentation, m.type, [(s.name, dict(s.labels), s.value) for s in m.samples])
         for m in metrics_of(node)
@@ -128,8 +128,9 @@ def _state(still_for: float | None, lease: float) -> Literal["well", "overdue", 
 
 
 def _target(node: Node, user: str, deliveries: int) -> TargetLoad:
-    """The user is named by a keyed hash, the same on all nodes. The key is the ledger's random id, which no response
-    contains; with access to the database, the user ids can be read anyway."""
+    """Return the statistics of a user whose changes cause many deliveries. The user is named by a keyed hash, the same
+    on all nodes. The key is the ledger's random id, which no response contains; with access to the database, the user
+    ids can be read anyway."""
     key = node.context.ledger.id.encode()[:64]
     name = hashlib.blake2b(user.encode(), key=key, digest_size=5, person=b"herenow target").hexdigest()
     return TargetLoad(name, node.delivery.viewers(user), deliveries)

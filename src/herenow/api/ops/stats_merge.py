@@ -25,7 +25,8 @@ LATELY = 10_000
 
 
 def merge_reports(reports: Sequence[Told], since: int | None = None) -> Stats:
-    """Like `merge`, for the workers that answered. Raises `Unavailable` if none did."""
+    """Add up the statistics of the workers that answered, with the history after `since` (epoch milliseconds) unless it
+    is None. Raises `Unavailable` if no worker answered."""
     restarts = {each.worker: each.restarts for each in reports}
     each = []
     for worker, report in _decode_reports(reports):
@@ -37,7 +38,8 @@ def merge_reports(reports: Sequence[Told], since: int | None = None) -> Stats:
 
 
 def merge(each: Sequence[ProcessStats], degraded: Iterable[Trouble], since: int | None = None) -> Stats:
-    """Add up the statistics of processes; with the history after `since` (epoch milliseconds) unless it is None."""
+    """Add up the statistics of processes, with the history after `since` (epoch milliseconds) unless it is None.
+    `degraded`: the problems to list in the result."""
     slots = _merge_slots(slot for own in each for slot in own.slots)
     now = max(own.now for own in each)
     lately = [slot for slot in slots if slot.at > now - LATELY - STEP]
@@ -70,7 +72,8 @@ def merge(each: Sequence[ProcessStats], degraded: Iterable[Trouble], since: int 
 
 
 def _merge_members(each: Sequence[ProcessStats]) -> list[StoreMember]:
-    """All nodes in the store. A process reports best on itself; for another node, take the most recent observation."""
+    """List each node of the store once. A process reports best on itself; for another node, take the report of the
+    process that saw it renew its lease most recently."""
     found: dict[str, StoreMember] = {}
     for own in each:
         for member in own.members:
@@ -94,7 +97,8 @@ def _merge_targets(each: Sequence[ProcessStats]) -> list[TargetLoad]:
 
 
 def _merge_slots(slots: Iterable[Sample]) -> list[Sample]:
-    """One sample per time slot, oldest first: counts are added up. User counts are of the whole store and not added."""
+    """Merge the samples of all processes into one per time slot, oldest first. Counts are added up, but not those of
+    users, because every process counts the users of the whole store."""
     by_time: defaultdict[int, list[Sample]] = defaultdict(list)
     for slot in slots:
         by_time[slot.at].append(slot)
@@ -154,7 +158,8 @@ def _sum_counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def _merge_troubles(reports: Sequence[Told], each: Sequence[ProcessStats]) -> Iterator[Trouble]:
-    """Each kind of trouble once, because workers of one machine mostly have the same; first the silent workers."""
+    """Yield the problems of all workers, each kind once, because workers of one machine mostly have the same. The first
+    is the number of workers that do not answer, if any."""
     silent = len(reports) - len(each)
     if silent:
         yield Trouble(

@@ -28,6 +28,7 @@ NO_REPLY = ("It does not answer.", "Is it running and reachable from here? Users
 
 
 def explain_store_error(message: str) -> tuple[str, str]:
-    """(meaning, advice) for an error message of the store, found by its error code; without its address or its own text."""
+    """Explain an error message of the live store, found by the error code in it, as (meaning, advice). Neither contains
+    the store's address or its own text."""
     words = message.replace(":", " ").split()
     return next((STORE_ERRORS[word] for word in words if word in STORE_ERRORS), NO_REPLY)

@@ -69,7 +69,7 @@ def configuration(settings: Settings) -> Iterator[Finding]:
 
 
 def keys(settings: Settings) -> Iterator[Finding]:
-    """Check the JWKS, if tokens are verified with public keys."""
+    """Check the JWKS (the public keys that tokens are verified with), if one is configured."""
     from herenow.transport.auth import BadKeys, describe_keys, key_source
 
     source = key_source(settings.jwks_url, settings.jwks_file)
@@ -156,7 +156,7 @@ def _signature_checked(settings: Settings, where: str) -> Finding:
 
 
 async def _are_strangers_related(settings: Settings, secret: SecretStr | None) -> bool:
-    """Ask the application about two made-up users, signing with `secret`; True if it reports a relation."""
+    """Ask the application about two made-up users, in a request signed with `secret`; True if it reports a relation."""
     from herenow.ports import Relation, SourceHealth
     from herenow.relations.callback import CallbackRelations
 

@@ -111,7 +111,7 @@ def _opened(url: str, path: Path) -> Iterator[Finding]:
 
 
 def room(path: Path, free: int) -> Iterator[Finding]:
-    """Check the free space of the disk; `free` in bytes."""
+    """Check the free space, in bytes, of the disk that holds the ledger file `path`."""
     remedy = "make room before last seen and choices have to wait in memory"
     if free < FULL_DISK:
         yield problem("ledger", f"The disk of {path} is full: {remedy}.")
@@ -138,7 +138,8 @@ async def _schema(url: str) -> tuple[str | None, str]:
 
 
 def _take_write_lock(path: Path) -> None:
-    """Start a write transaction and roll it back: detects a read-only file system, which the file's mode does not show."""
+    """Start a write transaction on the SQLite file and roll it back. Raises `sqlite3.Error` if the file cannot be
+    written, also on a read-only file system, which the file's mode does not show."""
     uri = path.absolute().as_uri() + "?mode=rw"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")

@@ -41,7 +41,7 @@ def node(settings: Settings) -> Iterator[Finding]:
 
 
 def said(url: str, stats: Stats) -> Iterator[Finding]:
-    """The findings that follow from a node's stats."""
+    """Yield the findings that follow from the statistics of the node at `url`."""
     for trouble in stats.degraded:
         yield problem("node", f"{trouble.detail} {trouble.fix}".rstrip())
     if stats.draining:

@@ -145,7 +145,8 @@ def _server(server: ServerState) -> Iterator[Finding]:
 
 
 def _nodes(seen: Seen, lease: int) -> Iterator[Finding]:
-    """Check the leases. `lease` is their duration in ms; ages are measured with the store's clock, as nodes do."""
+    """Check that the nodes with a lease in the store renew it, and that none is ahead of the store's clock. `lease` is
+    the duration of a lease in ms; ages are measured with the store's clock, as nodes do."""
     ages = {row.epoch: seen.now - row.renewed_at for row in seen.leases if not row.dead}
     living = [epoch for epoch, age in ages.items() if age <= lease * 2 / 3]
     not_renewed = {epoch: age for epoch, age in ages.items() if age > lease * 2 / 3}

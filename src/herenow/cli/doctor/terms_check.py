@@ -21,7 +21,8 @@ REFUSED = "herenow serve is refused there"
 
 
 def agreement(settings: Settings, theirs: Mapping[str, str]) -> Iterator[Finding]:
-    """`theirs` are the terms in the store, empty if no node has used it."""
+    """Compare these settings with the terms, the settings that all nodes of the store share, and yield each difference.
+    `theirs` are the terms in the store, empty if no node has used it."""
     if not theirs:
         return
     ours = asyncio.run(_terms(settings))
@@ -58,8 +59,8 @@ def _sentence(name: str, here: str | None, there: str, settings: Settings) -> st
 
 
 async def _terms(settings: Settings) -> dict[str, str | None]:
-    """The terms of a node with these settings. A value is None if the first start would create it. A term that cannot be
-    read is left out; other checks report that."""
+    """Return the terms (the settings that all nodes of a store share) of a node with these settings. A value is None if
+    the first start would create it. A term that cannot be read is left out; other checks report that."""
     from herenow.settings import agreed_terms
 
     terms: dict[str, str | None] = {**agreed_terms(settings, "", None)}
@@ -78,7 +79,7 @@ async def _terms(settings: Settings) -> dict[str, str | None]:
 
 
 def _secret(settings: Settings) -> str | None:
-    """The configured or stored secret; None if there is none. Unlike a start it generates none."""
+    """The configured or stored secret; None if there is none. Unlike the start of a server, this generates none."""
     if not settings.accepts_secret:
         return None
     path = secret_path(settings)

@@ -125,7 +125,7 @@ def _print_errors(asked: Sequence[NodeAnswer]) -> int:
 
 
 def _verdict(asked: Sequence[NodeAnswer]) -> int:
-    """The exit code: 0 without problems, 1 with problems, 2 if a node refused the request."""
+    """The exit code of the command: 0 without problems, 1 with problems, 2 if a node refused the request."""
     if any(node.why is NoAnswer.REFUSED for node in asked):
         return 2
     return int(bool(problems(asked)))
@@ -149,7 +149,8 @@ async def _follow(client: httpx2.AsyncClient, wanted: TopOptions, asked: list[No
 
 
 def _print(asked: Sequence[NodeAnswer], wanted: TopOptions) -> None:
-    """Print in one write and flush it, so that the reader of a pipe gets whole blocks without delay."""
+    """Print the state of the nodes, as text or JSON. One write and a flush give the reader of a pipe whole blocks
+    without delay."""
     if wanted.json:
         text = _json(asked)
     else:
@@ -229,7 +230,8 @@ class _Screen:
 
 @contextlib.contextmanager
 def _full_screen() -> Iterator[None]:
-    """Use the alternate screen and read keys unbuffered without echo; restores the terminal in any case."""
+    """Context manager: use the alternate screen, and read keys unbuffered without echo; at the end restore the
+    terminal."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     sys.stdout.write(ENTER)

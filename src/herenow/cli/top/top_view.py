@@ -43,7 +43,7 @@ class Line:
 
 
 def problems(asked: Sequence[NodeAnswer]) -> list[NodeProblem]:
-    """All problems in the order of the nodes; one that several nodes have is listed once with all of them."""
+    """List all problems in the order of the nodes. A problem of several nodes is listed once, with all of them."""
     found: dict[tuple[str, str], list[str]] = {}
     for node in asked:
         for sentence, fix in _problems_of(node):
@@ -94,7 +94,8 @@ def _words(found: Sequence[NodeProblem], nodes: int) -> Iterator[Line]:
 
 
 def _sums(each: Sequence[Stats]) -> Iterator[Line]:
-    """The totals. Every node counts the users of the whole store, so the largest count is shown; the others are summed."""
+    """Yield the lines with the totals of all nodes. Each node counts the users of the whole store, so the largest count
+    is shown; all other figures are added up."""
     online, busy, away = (max(getattr(stats.users, status) for stats in each) for status in ("online", "busy", "away"))
     yield Line(f"people    {_number(online)} online · {_number(busy)} busy · {_number(away)} away", "bold")
     connections, streams, sessions = (
@@ -116,7 +117,7 @@ def _sums(each: Sequence[Stats]) -> Iterator[Line]:
 
 
 def _nodes(answers: Sequence[tuple[NodeAnswer, Stats]], width: int) -> Iterator[Line]:
-    """A table with one row per node, and one per worker if the node has several."""
+    """Yield a table with one line per node, and one per worker if the node has several."""
     columns = TABLE if width >= 100 else NARROW
     rows: list[tuple[dict[str, str], str]] = [({name: name for name in TABLE}, "dim")]
     for node, stats in answers:
@@ -173,7 +174,8 @@ def _lease(renewed: Sequence[float | None], *, held: bool) -> str:
 
 
 def _log(processes: Sequence[Process]) -> str:
-    """The state of reading the shard logs: entries behind, or the seconds since the logs last answered if that is over 3."""
+    """Describe how far a node has read the shard logs: the number of unread entries, or the seconds since the logs last
+    answered if that is over 3."""
     behind = sum(process.log_behind for process in processes)
     silent = max((process.log_heard_ago for process in processes), default=0.0)
     if silent > 3:
@@ -257,7 +259,8 @@ def printed(shown: Iterable[Line], *, colours: bool) -> list[str]:
 
 
 def fitted(shown: Sequence[Line], width: int, height: int) -> list[Line]:
-    """Fit the lines to the screen: wrap problems, cut other lines, and replace lines that do not fit by their number."""
+    """Fit the lines to the screen: wrap problems, cut other lines, and replace surplus lines by one with their
+    number."""
     wrapped = [part for line in shown for part in _wrapped(line, width)]
     if len(wrapped) <= height:
         return wrapped
@@ -265,7 +268,7 @@ def fitted(shown: Sequence[Line], width: int, height: int) -> list[Line]:
 
 
 def _wrapped(line: Line, width: int) -> Iterator[Line]:
-    """Wrap problems and their remedies, which must be readable in full; cut any other line."""
+    """Fit one line to `width`: wrap a problem or its remedy, which must be readable in full; cut any other line."""
     text, width = line.text, max(width, NARROWEST)
     if not text.startswith(("✗", "  →")):
         yield Line(text[:width], line.style)

@@ -33,12 +33,13 @@ class Ask(Generic[T]):
     _missing: T | UnsetType = UNSET
 
     def then(self, read: Callable[[T], U]) -> Ask[U]:
-        """The same request, with `read` applied to its result so far: the decoded response, or that of an earlier `then`."""
+        """Return the same request with one more conversion, `read`, which gets the result so far and returns the new
+        one."""
         before = self._read
         return replace(cast("Ask[U]", self), _read=read if before is None else lambda decoded: read(before(decoded)))
 
     def if_missing(self, value: U) -> Ask[T | U]:
-        """The same request, which returns `value` when the server refuses it with the code `not_found`."""
+        """Return the same request, but its result is `value` when the server refuses it with the code `not_found`."""
         return replace(cast("Ask[T | U]", self), _missing=value)
 
     @property
@@ -54,7 +55,8 @@ class Ask(Generic[T]):
         return {} if self.body is None else {"content-type": "application/json"}
 
     def answer(self, status: int, content: bytes, headers: Mapping[str, str]) -> T:
-        """Decode a response. Raises `RestError` with the server's code, or `Unavailable` if it did not come from herenow."""
+        """Decode the response to this request. Raises `RestError` with the server's code, or `Unavailable` if the
+        response did not come from herenow."""
         if not 200 <= status < 300:
             problem = _problem(status, content, headers)
             if problem.code == "not_found" and not isinstance(self._missing, UnsetType):

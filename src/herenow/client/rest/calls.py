@@ -90,7 +90,8 @@ class RestCalls:
 
     @staticmethod
     def _method_of(make: Callable[Concatenate[RestCalls, P], Ask[T]]) -> Callable[..., object]:
-        """Build the method for a call; subclasses build one that sends the request."""
+        """Make the method of a REST call from `make`, which builds the request. This one returns the request;
+        subclasses make a method that sends it."""
 
         @functools.wraps(make)
         def method(self: RestCalls, *args: P.args, **kwargs: P.kwargs) -> Ask[T]:
@@ -119,12 +120,12 @@ class RestCalls:
 
     @RestCall
     def count(self, *, viewer: Id | None = None) -> Ask[Counts]:
-        """The number of the user's contacts in each status."""
+        """Count the user's contacts by status."""
         return Ask("GET", "/presence/count", Counts, _viewer(viewer))
 
     @RestCall
     def leaderboard(self, *, limit: int | None = None, viewer: Id | None = None) -> Ask[list[Presence]]:
-        """The user's contacts: online, busy, away, then offline by last seen. At most `limit`, by default 50."""
+        """List the user's contacts: online, busy, away, then offline by last seen. At most `limit`, by default 50."""
         query = {} if limit is None else {"limit": str(limit)}
         return Ask("GET", "/presence/leaderboard", answers.Leaderboard, query | _viewer(viewer)).then(
             lambda answer: _presences(answer.friends)
@@ -132,14 +133,14 @@ class RestCalls:
 
     @RestCall
     def devices(self, *, viewer: Id | None = None) -> Ask[list[Device]]:
-        """The user's own devices, sorted by id."""
+        """List the user's own devices, sorted by id."""
         return Ask("GET", "/presence/devices", answers.Devices, _viewer(viewer)).then(
             lambda answer: list(answer.devices)
         )
 
     @RestCall
     def preferences(self, *, viewer: Id | None = None) -> Ask[Preferences]:
-        """The user's preferences."""
+        """Read the user's own preferences."""
         return Ask("GET", "/presence/preferences", Preferences, _viewer(viewer))
 
     @RestCall
@@ -149,7 +150,7 @@ class RestCalls:
 
     @RestCall
     def stats(self) -> Ask[dict[str, Any]]:
-        """Service tokens only: the node's numbers and current problems, as in `GET /stats`."""
+        """Service tokens only: read the node's statistics and current problems, as in `GET /stats`."""
         return Ask("GET", "/stats", dict[str, Any])
 
     # Setting
@@ -170,7 +171,8 @@ class RestCalls:
 
     @RestCall
     def clear_status(self, *, user: Id | None = None, source: str | None = None) -> Ask[None]:
-        """Clear the custom status; with `user`, only that of this source."""
+        """Clear the custom status. With `user` (service tokens only), clear that user's custom status of one `source`,
+        by default `service`."""
         return Ask("DELETE", _of(user, "status"), type(None), _given({"source": source}))
 
     @RestCall
@@ -179,7 +181,7 @@ class RestCalls:
     ) -> Ask[ModeAnswer]:
         """Set the mode (`auto`, `busy`, `away` or `invisible`) until `until` (None: no end; ignored for `auto`).
 
-        `auto` clears it. With `user`, `source` is as for `set_status`.
+        `auto` clears the mode. `user` and `source` are as for `set_status`.
         """
         body = {"mode": mode, "until": instant(until)} | _given({"source": source})
         return Ask("PUT", _of(user, "mode"), ModeAnswer, body=body)
@@ -188,13 +190,13 @@ class RestCalls:
     def set_preferences(self, /, **changes: object) -> Ask[Preferences]:
         """Change `visibility`, `share_last_seen`, `idle_after` (seconds; None: the server's default) or `public`.
 
-        What is left out stays unchanged. Returns all preferences.
+        Preferences that are left out stay unchanged. Returns all preferences.
         """
         return Ask("PUT", "/presence/preferences", Preferences, body=changes)
 
     @RestCall
     def blocks(self, *, viewer: Id | None = None) -> Ask[list[str]]:
-        """The ids that the user blocks, sorted."""
+        """List the ids of the users that the user blocks, sorted."""
         return Ask("GET", "/blocks", answers.BlockList, _viewer(viewer)).then(lambda answer: answer.blocked)
 
     @RestCall
@@ -214,7 +216,8 @@ class RestCalls:
 
     @RestCall
     def sign_out(self, device: Id) -> Ask[None]:
-        """Sign out one of the user's devices. Raises `RestError` `device_unknown` if there is none."""
+        """Sign out one of the user's devices. Raises `RestError` with the code `device_unknown` if the user has no such
+        device."""
         return Ask("DELETE", f"/presence/devices/{_part(device)}", type(None))
 
     # Heartbeats without a WebSocket
@@ -232,7 +235,8 @@ class RestCalls:
 
     @RestCall
     def heartbeats(self, beats: Iterable[Beat]) -> Ask[BatchAnswer]:
-        """Service tokens only: heartbeats of many users, at most 10 000. Each is accepted, dropped or refused on its own."""
+        """Service tokens only: send heartbeats of many users, at most 10 000. Each is accepted, dropped or refused
+        separately."""
         return Ask("POST", "/heartbeats", BatchAnswer, body=list(beats))
 
     # Relations: service tokens only
@@ -297,8 +301,9 @@ class RestCalls:
         members: Iterable[tuple[Id, Id]] = (),
         rooms: Iterable[Id] = (),
     ) -> Ask[None]:
-        """For applications that answer the relations callback: these relations changed, so the server must request them
-        again. `members` are (room, user) pairs."""
+        """Report that relations changed in the application, so that the server requests them again. For applications
+        that answer the relations callback. `pairs` are pairs of users, `members` are (room, user) pairs; `users` and
+        `rooms` report all relations of a user and all members of a room."""
         body = {"pairs": list(pairs), "users": list(users), "members": list(members), "rooms": list(rooms)}
         return Ask("POST", "/relations/changed", type(None), body=body)
 
@@ -313,7 +318,8 @@ class RestCalls:
         limit: int | None = None,
         viewer: Id | None = None,
     ) -> Ask[UserPage]:
-        """One page of the users who are not offline. Pass its `cursor` to get the next page, until it is None."""
+        """List the users that are not offline, page by page. Pass the `cursor` of a page to get the next one; it is
+        None on the last page."""
         query = {"status": status, "cursor": cursor, "limit": None if limit is None else str(limit)}
         return Ask("GET", "/users", answers.UserPage, _given(query) | _viewer(viewer)).then(
             lambda page: UserPage(_presences(page.users), page.cursor)
@@ -321,7 +327,8 @@ class RestCalls:
 
     @RestCall
     def explain(self, viewer: Id, target: Id) -> Ask[Explanation]:
-        """Explain why `viewer` sees `target` as it does."""
+        """Explain why `viewer` sees `target` as it does: the rule that applied, the relations and preferences that it
+        used, and the target's true state."""
         return Ask("GET", "/explain", Explanation, {"viewer": str(viewer), "target": str(target)})
 
     @RestCall

@@ -46,12 +46,13 @@ class Rest(RestCalls):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; done by `with`."""
+        """Close the HTTP connections; the end of a `with` block does this too."""
         if self._owned:
             self._http.close()
 
     def ask(self, ask: Ask[T]) -> T:
-        """Send a request. Raises `RestError` if the server refuses it, `Unavailable` if it does not respond."""
+        """Send a request and return its result. Raises `RestError` if the server refuses it, `Unavailable` if there is
+        no response."""
         token = self._token if isinstance(self._token, str) else self._token()
         with _translated():
             answer = self._http.request(
@@ -95,12 +96,13 @@ class AsyncRest(RestCalls):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; done by `async with`."""
+        """Close the HTTP connections; the end of an `async with` block does this too."""
         if self._owned:
             await self._http.aclose()
 
     async def ask(self, ask: Ask[T]) -> T:
-        """Send a request. Raises `RestError` if the server refuses it, `Unavailable` if it does not respond."""
+        """Send a request and return its result. Raises `RestError` if the server refuses it, `Unavailable` if there is
+        no response."""
         token = self._token if isinstance(self._token, str) else self._token()
         if inspect.isawaitable(token):
             token = await token
