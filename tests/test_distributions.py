@@ -33,14 +33,14 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_wheel_of_the_server_contains_no_testing_tools(dist: Path) -> None:
+def test_the_wheel_of_the_server_contains_no_testing_tools(dist: Path) -> None:
     files = packed(dist, f"herenow-{__version__}-*.whl")
     assert "herenow/app.py" in files
     assert "herenow/api/static/dashboard/uplot.LICENSE" in files
     assert folders(files) == {"herenow", f"herenow-{__version__}.dist-info"}
 
 
-def test_wheel_of_the_testing_tools_contains_all_of_them_and_nothing_else(dist: Path) -> None:
+def test_the_wheel_of_the_testing_tools_contains_all_their_modules_and_nothing_else(dist: Path) -> None:
     files = packed(dist, f"herenow_testing-{__version__}-*.whl")
     assert folders(files) == {"herenow_testing", f"herenow_testing-{__version__}.dist-info"}
     sources = {path.relative_to(TESTING.parent).as_posix() for path in TESTING.rglob("*.py")}
@@ -48,7 +48,7 @@ def test_wheel_of_the_testing_tools_contains_all_of_them_and_nothing_else(dist: 
     assert inside == sources | {"herenow_testing/py.typed"}
 
 
-def test_wheel_that_is_built_from_the_archive_of_sources_is_the_same(dist: Path, tmp_path: Path) -> None:
+def test_a_wheel_built_from_the_source_archive_equals_one_built_from_the_repository(dist: Path, tmp_path: Path) -> None:
     [archive] = dist.glob("herenow_testing-*.tar.gz")
     with tarfile.open(archive) as tar:
         tar.extractall(tmp_path, filter="data")
@@ -56,13 +56,13 @@ def test_wheel_that_is_built_from_the_archive_of_sources_is_the_same(dist: Path,
     assert packed(tmp_path, "*.whl") == packed(dist, "herenow_testing-*.whl")
 
 
-def test_testing_tools_have_the_version_of_the_server_and_require_it() -> None:
+def test_the_testing_tools_have_the_version_of_the_server_and_require_it() -> None:
     assert project(ROOT)["version"] == __version__
     assert project(TESTING)["version"] == __version__
     assert f"herenow=={__version__}" in project(TESTING)["dependencies"]
 
 
-def test_testing_tools_require_what_they_import() -> None:
+def test_the_package_of_testing_tools_requires_every_library_that_it_imports() -> None:
     names = {requirement.partition(">=")[0] for requirement in project(TESTING)["dependencies"]}
     required = {MODULE_OF.get(name, name) for name in names} - {f"herenow=={__version__}"}
     trees = [ast.parse(path.read_text()) for path in TESTING.rglob("*.py")]

@@ -31,37 +31,37 @@ def generator() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["codes.md", "settings.md"])
-def test_the_generated_reference_is_up_to_date(name: str) -> None:
+def test_the_generated_reference_pages_for_codes_and_settings_are_up_to_date(name: str) -> None:
     written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
     assert written == generator().pages()[name], "run python docs/generate.py"
 
 
 @pytest.mark.parametrize("types", [TYPES, SERVER_TYPES], ids=["client", "server"])
-def test_every_frame_is_documented(types: frozenset[str]) -> None:
+def test_every_frame_type_is_documented_in_protocol_md(types: frozenset[str]) -> None:
     protocol = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     assert not [frame for frame in types if f"`{frame}`" not in protocol and f'"{frame}"' not in protocol]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_pages_resolve(page: Path) -> None:
+def test_links_between_documentation_pages_resolve(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
-def test_the_index_lists_every_page() -> None:
+def test_the_index_of_the_documentation_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     folders = [ROOT / "docs", ROOT / "docs" / "how-to"]
     pages = [page.relative_to(ROOT / "docs") for folder in folders for page in folder.glob("*.md")]
     assert not [page for page in pages if page.name != "README.md" and f"]({page})" not in index]
 
 
-def test_architecture_md_names_every_folder() -> None:
+def test_architecture_md_names_every_folder_of_the_server() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = [p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")]
     assert not [folder for folder in folders if f"`{folder}/`" not in text]
 
 
-def test_every_failure_of_what_survives_what_names_existing_tests() -> None:
+def test_every_failure_listed_in_what_survives_what_md_names_existing_tests() -> None:
     page = (ROOT / "docs" / "what-survives-what.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what fails")]
     assert len(rows) > 20
@@ -78,7 +78,7 @@ SITUATIONS = {"A": 10, "B": 9, "C": 8, "D": 9, "E": 20, "F": 9, "G": 13, "H": 4,
 """Number of situations per letter, so that a missing one is noticed."""
 
 
-def test_every_situation_is_listed_and_names_existing_tests() -> None:
+def test_every_situation_is_listed_in_situations_md_and_names_existing_tests() -> None:
     page = (ROOT / "docs" / "situations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([A-J]\d+) \|.*\| (.+) \|$", page, re.MULTILINE)
     wanted = [f"{letter}{number}" for letter, last in SITUATIONS.items() for number in range(1, last + 1)]
@@ -91,7 +91,7 @@ def test_every_situation_is_listed_and_names_existing_tests() -> None:
             assert name in collected(path), f"{situation}: {path}::{name}"
 
 
-def test_situations_list_their_test_on_a_real_store() -> None:
+def test_situations_md_names_the_test_on_a_real_valkey_for_exactly_the_situations_it_covers() -> None:
     page = (ROOT / "docs" / "situations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([A-J]\d+) \|.*test_a_situation_holds_on_a_real_valkey", page, re.MULTILINE)
     scenes = (ROOT / "tests" / "cluster" / "test_situations_on_redis.py").read_text(encoding="utf-8")
@@ -99,7 +99,7 @@ def test_situations_list_their_test_on_a_real_store() -> None:
     assert set(rows) == told
 
 
-def test_the_objects_page_lists_every_field() -> None:
+def test_objects_md_lists_every_field_of_the_described_classes() -> None:
     page = (ROOT / "docs" / "objects.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## `(\w+)`(.+?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     classes = (Person, RecordState, Watchers, LocalSession, Connection, Channel, Outbox)
@@ -123,7 +123,7 @@ def collected(path: str) -> set[str]:
     }
 
 
-def test_every_privacy_guarantee_names_existing_tests() -> None:
+def test_every_guarantee_in_privacy_md_names_existing_tests() -> None:
     page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
     guarantees = [line for line in page.splitlines() if line.startswith("- **")]
     assert len(guarantees) > 10

@@ -47,17 +47,17 @@ MAY_TAKE = {
 OUTSIDE = [path for path in MODULES if name_of(path).split("/")[0] not in ("core", "demo")]
 
 
-def test_only_the_projection_calls_raw_views():
+def test_only_the_visibility_module_calls_functions_that_show_unfiltered_statuses():
     found = {(name_of(path), view) for path in OUTSIDE for view in raw_views(tree(path))}
     assert_none(f"{name} takes {view}" for name, view in found - MAY_TAKE)
     assert_none(f"{name} does not take {view}" for name, view in MAY_TAKE - found)
 
 
-def test_only_the_projection_reads_fields_of_a_status():
+def test_only_the_visibility_module_and_listed_exceptions_read_the_shown_fields_of_a_presence():
     assert_none(f"{name} reads {field}" for name, field in looks() - MAY_LOOK)
 
 
-def test_every_exception_to_the_exit_rule_is_still_needed():
+def test_every_listed_exception_that_reads_shown_fields_of_a_presence_is_still_needed():
     assert_none(f"{name} does not read {field}" for name, field in MAY_LOOK - looks())
 
 
@@ -71,7 +71,7 @@ def test_every_exception_to_the_exit_rule_is_still_needed():
         "def exit(x: Presence):\n    return x.since",
     ],
 )
-def test_the_exit_rule_finds_code_that_bypasses_the_projection(leak):
+def test_the_check_for_privacy_leaks_finds_code_that_reads_a_shown_field_of_a_presence(leak):
     assert list(looked_at(ast.parse(leak)))
 
 
@@ -84,7 +84,7 @@ def test_the_exit_rule_finds_code_that_bypasses_the_projection(leak):
         "from herenow.core.sources import choices",
     ],
 )
-def test_the_exit_rule_finds_a_raw_view(leak):
+def test_the_check_for_privacy_leaks_finds_an_import_of_an_unfiltered_status_function(leak):
     assert list(raw_views(ast.parse(leak)))
 
 

@@ -13,12 +13,12 @@ import pytest
 
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.xdist_group("together")
-def test_one_of_many(number):
+def test_each_test_of_the_group_writes_the_name_of_its_xdist_worker(number):
     Path(f"{number}.worker").write_text(os.environ["PYTEST_XDIST_WORKER"])
 """
 
 
-def test_tests_of_an_xdist_group_run_on_one_worker(tmp_path):
+def test_all_tests_of_an_xdist_group_run_on_one_worker(tmp_path):
     (tmp_path / "test_together.py").write_text(TESTS)
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # our plugins would take seconds to load in three processes

@@ -125,34 +125,34 @@ MAY_READ_THE_CLOCK = {
 # The rules
 
 
-def test_packages_import_only_packages_below_them():
+def test_packages_of_the_server_import_only_packages_of_lower_layers():
     assert_none(upward_imports(edges()))
 
 
-def test_package_graph_has_no_cycle():
+def test_the_imports_between_packages_of_the_server_have_no_cycle():
     assert_none(" → ".join(cycle) for cycle in cycles(package_graph(edges())))
 
 
-def test_packages_import_only_the_faces_of_other_packages():
+def test_packages_of_the_server_import_only_the_public_modules_of_other_packages():
     assert_none(inside_imports(edges(), [f"herenow.{name}" for name in WALLED]))
 
 
-def test_only_app_and_cli_import_the_composition_root():
+def test_only_the_packages_app_and_cli_import_app_or_cli():
     assert_none(composition_imports(edges()))
 
 
-def test_core_and_wire_are_pure():
+def test_the_packages_core_and_wire_import_no_module_for_input_output_time_or_randomness():
     found = {name: nodes(path) for name, path in modules().items() if lies_in_any(name, PURE)}
     assert_none(impure_imports(found))
 
 
-def test_only_one_module_reads_the_clock():
+def test_only_listed_modules_of_the_server_read_the_system_clock():
     asked = {name: path for name, path in modules().items() if not lies_in(name, "herenow.cli")}
     found = {name: nodes(path) for name, path in asked.items() if name_of(path) not in MAY_READ_THE_CLOCK}
     assert_none(f"{name}: {read}" for name, tree in found.items() for read in clock_reads(tree))
 
 
-def test_server_does_not_import_the_testing_tools():
+def test_the_server_does_not_import_the_testing_tools():
     found = {name: nodes(path) for name, path in modules().items()}
     assert_none(tool_imports(found))
 
@@ -160,7 +160,7 @@ def test_server_does_not_import_the_testing_tools():
 # The tables themselves
 
 
-def test_every_row_of_the_layers_imports_only_rows_below_it():
+def test_every_row_of_the_layer_table_allows_only_imports_from_rows_below_it():
     order = list(LAYERS)
     wrong = [
         f"{name} may import {other}, which is not below it"
@@ -171,7 +171,7 @@ def test_every_row_of_the_layers_imports_only_rows_below_it():
     assert_none(wrong)
 
 
-def test_every_row_of_the_tables_names_something_that_exists():
+def test_every_row_of_the_layer_tables_names_an_existing_module():
     names = [*LAYERS, *WALLED]
     names += [f"{package}.{name}".removeprefix("herenow.") for package, face in FACES.items() for name in face.split()]
     assert_none(name for name in names if f"herenow.{name}" not in modules())
@@ -201,7 +201,7 @@ def test_every_row_of_the_tables_names_something_that_exists():
         ("herenow.a_new_package.module", "herenow.core"),
     ],
 )
-def test_the_rule_of_layers_finds_an_upward_import(importer, imported):
+def test_the_layer_check_finds_an_import_from_a_higher_layer(importer, imported):
     assert list(upward_imports([Edge(importer, imported)]))
 
 
@@ -216,11 +216,11 @@ def test_the_rule_of_layers_finds_an_upward_import(importer, imported):
         ("herenow.api.ops.stats", "herenow"),
     ],
 )
-def test_the_rule_of_layers_allows_a_downward_import(importer, imported):
+def test_the_layer_check_allows_an_import_from_a_lower_layer(importer, imported):
     assert not list(upward_imports([Edge(importer, imported)]))
 
 
-def test_the_rule_of_cycles_finds_one_over_three_packages():
+def test_the_check_for_import_cycles_finds_a_cycle_over_three_packages():
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
     assert cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
@@ -234,7 +234,7 @@ def test_the_rule_of_cycles_finds_one_over_three_packages():
         ("herenow.api.app", "herenow.client.deep.inside"),
     ],
 )
-def test_the_rule_of_faces_finds_an_import_of_the_inside(importer, imported):
+def test_the_check_for_public_modules_finds_an_import_of_an_internal_module(importer, imported):
     walled = ["herenow.workers", "herenow.client", "herenow.cli", "herenow.cli.doctor"]
     assert list(inside_imports([Edge(importer, imported)], walled))
 
@@ -248,24 +248,24 @@ def test_the_rule_of_faces_finds_an_import_of_the_inside(importer, imported):
         ("herenow.cli.doctor.store", "herenow.cli.options"),
     ],
 )
-def test_the_rule_of_faces_allows_faces_and_neighbours(importer, imported):
+def test_the_check_for_public_modules_allows_public_modules_and_those_of_the_same_package(importer, imported):
     walled = ["herenow.workers", "herenow.client", "herenow.cli", "herenow.cli.doctor"]
     assert not list(inside_imports([Edge(importer, imported)], walled))
 
 
 @pytest.mark.parametrize("imported", ["herenow.app", "herenow.cli", "herenow.cli.serve"])
-def test_the_rule_of_the_composition_finds_an_import(imported):
+def test_the_check_of_who_imports_app_or_cli_finds_an_import_by_another_package(imported):
     assert list(composition_imports([Edge("herenow.node", imported)]))
     assert not list(composition_imports([Edge("herenow.cli.reap", imported)]))
 
 
 @pytest.mark.parametrize("source", ["import time", "from os import path", "def f():\n    import asyncio.tasks"])
-def test_the_rule_of_purity_finds_an_import(source):
+def test_the_check_that_core_is_pure_finds_an_import_of_time_os_or_asyncio(source):
     assert list(impure_imports({"herenow.core.status": list(ast.walk(ast.parse(source)))}))
 
 
 @pytest.mark.parametrize("source", ["import herenow_testing", "from herenow_testing.world import World"])
-def test_the_rule_of_testing_tools_finds_an_import(source):
+def test_the_check_for_testing_tools_in_the_server_finds_an_import_of_them(source):
     assert list(tool_imports({"herenow.node": list(ast.walk(ast.parse(source)))}))
 
 
@@ -279,7 +279,7 @@ def test_the_rule_of_testing_tools_finds_an_import(source):
         "import datetime\ndatetime.datetime.utcnow()",
     ],
 )
-def test_the_clock_rule_finds_a_hidden_reading(source):
+def test_the_check_for_reads_of_the_system_clock_finds_renamed_imports(source):
     assert list(clock_reads(list(ast.walk(ast.parse(source)))))
 
 

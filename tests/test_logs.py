@@ -26,7 +26,7 @@ def fail(token):
 
 
 @pytest.mark.parametrize("logger", [structlog.get_logger, logging.getLogger], ids=["ours", "a library's"])
-def test_a_logged_traceback_shows_no_local_values(form, logger, capsys):
+def test_a_logged_traceback_shows_no_values_of_local_variables(form, logger, capsys):
     configure_logging(form, "info")
     try:
         fail("-".join(("a", "token")))  # joined here, because the source line itself is in the traceback
@@ -40,7 +40,7 @@ def test_a_logged_traceback_shows_no_local_values(form, logger, capsys):
         assert "in fail" in json.loads(said)["exception"]
 
 
-def test_a_full_disk_loses_the_log_line_and_raises_no_error(form, monkeypatch):
+def test_a_log_line_that_a_full_disk_refuses_is_lost_without_an_error(form, monkeypatch):
     full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115 - closing it fails, as it must
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", full)
@@ -68,7 +68,7 @@ def test_a_full_disk_loses_the_log_line_and_raises_no_error(form, monkeypatch):
 )
 @pytest.mark.parametrize("level", ["info", "warning", "critical"])
 @pytest.mark.parametrize("event", ["connection.opened", "a sentence that is longer than its column is wide"])
-def test_a_plain_log_line_equals_the_console_format(said, level, event):
+def test_the_fast_formatter_of_log_lines_gives_the_same_text_as_structlogs_console_renderer(said, level, event):
     console = structlog.dev.ConsoleRenderer(colors=False)
     line = {"timestamp": "2026-11-16T10:00:00.000000Z", "level": level, "event": event, **said}
     assert PlainLines(console)(None, level, dict(line)) == console(None, level, dict(line))

@@ -48,7 +48,7 @@ CHANGE_THE_RECORD = {"learn", "adopt"}
 """Methods of `RecordState` that change it."""
 
 
-def test_each_field_of_a_person_is_written_only_by_its_owner():
+def test_each_field_of_a_person_object_is_written_only_by_the_package_that_owns_it():
     assert_none(
         f"{name_of(path)}:{line} writes {what}"
         for path in MODULES
@@ -57,19 +57,19 @@ def test_each_field_of_a_person_is_written_only_by_its_owner():
     )
 
 
-def test_every_field_has_an_owner():
+def test_every_field_of_a_person_object_has_a_package_that_owns_it():
     assert set(Person.__slots__) == set(WRITTEN_BY)
     assert set(RecordState.__slots__) == set(OWNERS["record"])
     assert set(Watchers.__slots__) == set(OWNERS["watchers"])
 
 
-def test_a_person_has_no_other_fields():
+def test_a_person_object_accepts_no_fields_besides_the_declared_ones():
     person = Person("ana", 0)
     for part in (person, person.record, person.watchers):
         assert not hasattr(part, "__dict__")
 
 
-def test_every_owner_writes_what_it_owns():
+def test_every_package_that_owns_fields_of_a_person_object_writes_them():
     written = {owner for path in MODULES for _, _, owner in writes(nodes(path)) if PEOPLE not in name_of(path)}
     assert written == {"record", "watchers", "held"}
 
@@ -86,12 +86,12 @@ def test_every_owner_writes_what_it_owns():
         ("person.refs -= 1", "refs"),
     ],
 )
-def test_the_owner_rule_finds_a_write(source, owner):
+def test_the_check_of_field_owners_finds_a_write_to_a_field_of_a_person_object(source, owner):
     assert [found for _, _, found in writes(list(ast.walk(ast.parse(source))))] == [owner]
 
 
 @pytest.mark.parametrize("source", ["x = person.record.dirty", "self.record = 1", "person.record.is_ours(record)"])
-def test_the_owner_rule_ignores_reads(source):
+def test_the_check_of_field_owners_ignores_reads_of_a_person_object(source):
     assert not list(writes(list(ast.walk(ast.parse(source)))))
 
 

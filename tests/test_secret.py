@@ -12,13 +12,13 @@ from herenow.settings import Settings
 CONFIGURED = "correct horse battery staple, twice over"
 
 
-def test_the_configured_secret_is_used_and_nothing_is_written(tmp_path):
+def test_a_configured_secret_is_used_and_no_secret_file_is_written(tmp_path):
     settings = Settings(secret=CONFIGURED, ledger=f"sqlite:///{tmp_path}/herenow.db")
     assert resolve_secret(settings) == CONFIGURED
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_generated_secret_stays_the_same_and_is_private(tmp_path):
+def test_a_generated_secret_stays_the_same_and_its_file_is_readable_by_the_owner_only(tmp_path):
     settings = Settings(ledger=f"sqlite:///{tmp_path}/herenow.db")
     first = resolve_secret(settings)
     assert resolve_secret(settings) == first
@@ -27,20 +27,20 @@ def test_a_generated_secret_stays_the_same_and_is_private(tmp_path):
     assert stat.S_IMODE((tmp_path / "herenow.secret").stat().st_mode) == 0o600
 
 
-def test_with_a_ledger_in_memory_the_secret_lasts_for_one_run():
+def test_a_secret_generated_for_a_database_in_memory_is_not_kept():
     settings = Settings(ledger="sqlite://")
     assert secret_path(settings) is None
     assert resolve_secret(settings) != resolve_secret(settings)
 
 
-def test_with_a_postgresql_ledger_the_secret_is_kept_in_the_current_folder(tmp_path, monkeypatch):
+def test_a_secret_generated_for_a_postgresql_database_is_kept_in_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = Settings(ledger="postgresql://ana@db/presence")
     assert resolve_secret(settings) == resolve_secret(settings)
     assert [path.name for path in tmp_path.iterdir()] == ["herenow.secret"]
 
 
-def test_two_processes_that_start_at_once_share_the_first_generated_secret(tmp_path, monkeypatch):
+def test_two_processes_that_generate_a_secret_at_once_use_the_same_one(tmp_path, monkeypatch):
     settings = Settings(ledger=f"sqlite:///{tmp_path}/herenow.db")
     winner = "w" * 43
     drafted = secrets_kept._new_secret
@@ -62,7 +62,7 @@ def test_a_secret_file_readable_by_others_is_refused(tmp_path):
         resolve_secret(settings)
 
 
-def test_a_damaged_secret_is_refused_without_showing_it(tmp_path):
+def test_a_secret_file_with_a_too_short_secret_is_refused_without_showing_it(tmp_path):
     path = tmp_path / "herenow.secret"
     path.write_text("hunter2")
     path.chmod(0o600)
@@ -71,6 +71,6 @@ def test_a_damaged_secret_is_refused_without_showing_it(tmp_path):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_missing_secret_folder_is_reported(tmp_path):
+def test_generating_a_secret_in_a_missing_folder_is_a_configuration_error(tmp_path):
     with pytest.raises(ConfigurationError, match="No such file or directory"):
         resolve_secret(Settings(ledger=f"sqlite:///{tmp_path}/no/herenow.db"))

@@ -21,7 +21,7 @@ def nothing_configured(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def test_defaults_need_no_configuration():
+def test_the_settings_have_defaults_so_that_no_configuration_is_needed():
     settings = load()
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
     assert (settings.engine, settings.ledger) == ("memory://", "sqlite:///herenow.db")
@@ -29,7 +29,9 @@ def test_defaults_need_no_configuration():
     assert settings.warnings == ()
 
 
-def test_a_setting_is_taken_from_flag_variable_file_toml_default_in_this_order(monkeypatch, tmp_path):
+def test_a_setting_is_taken_from_flag_or_variable_or_variable_file_or_toml_or_default_in_this_order(
+    monkeypatch, tmp_path
+):
     seen = [(load().port, load().source_of("port"))]
     Path("herenow.toml").write_text("port = 1\n")
     seen.append((load().port, load().source_of("port")))
@@ -50,12 +52,12 @@ def test_a_setting_is_taken_from_flag_variable_file_toml_default_in_this_order(m
     ]
 
 
-def test_an_absent_flag_does_not_override_a_variable(monkeypatch):
+def test_a_command_line_flag_that_is_not_given_does_not_override_an_environment_variable(monkeypatch):
     monkeypatch.setenv("HERENOW_PORT", "3")
     assert load({"port": None}).port == 3
 
 
-def test_another_settings_file_can_be_named(tmp_path):
+def test_another_settings_file_can_be_used_in_place_of_herenow_toml(tmp_path):
     Path("herenow.toml").write_text("port = 1")
     other = tmp_path / "other.toml"
     other.write_text("grace = 3\norigins = ['https://a.example']")
@@ -64,7 +66,7 @@ def test_another_settings_file_can_be_named(tmp_path):
     assert settings.source_of("grace") == str(other)
 
 
-def test_a_variable_holds_a_list_separated_by_commas(monkeypatch):
+def test_a_list_setting_in_an_environment_variable_is_separated_by_commas(monkeypatch):
     monkeypatch.setenv("HERENOW_ORIGINS", "https://a.example, http://localhost:3000")
     monkeypatch.setenv("HERENOW_TRUSTED_PROXIES", "10.0.0.0/8,::1")
     settings = load()
@@ -72,12 +74,12 @@ def test_a_variable_holds_a_list_separated_by_commas(monkeypatch):
     assert settings.trusted_proxies == ("10.0.0.0/8", "::1/128")
 
 
-def test_timings_accept_fractions_of_seconds():
+def test_settings_for_times_accept_fractions_of_seconds():
     settings = load({"beat_every": "0.2", "dead_after": "0.4", "grace": "0", "idle_after": "0.5"})
     assert (settings.beat_every, settings.dead_after, settings.grace) == (0.2, 0.4, 0.0)
 
 
-def test_heartbeats_at_the_configured_interval_are_never_too_fast():
+def test_the_setting_beat_min_is_at_most_half_of_beat_every():
     assert load().beat_min == 5.0
     assert load({"beat_every": "2"}).beat_min == 1.0
     assert load({"beat_every": "2", "beat_min": "9"}).beat_min == 1.0
@@ -135,7 +137,7 @@ def test_heartbeats_at_the_configured_interval_are_never_too_fast():
         ("log_level", "loud"),
     ],
 )
-def test_a_wrong_value_error_names_setting_value_and_allowed_values(name, value):
+def test_the_error_about_a_wrong_setting_names_setting_value_and_allowed_values(name, value):
     with pytest.raises(ConfigurationError) as caught:
         load({name: value})
     sentence = str(caught.value)
@@ -144,7 +146,7 @@ def test_a_wrong_value_error_names_setting_value_and_allowed_values(name, value)
     assert "\n" not in sentence
 
 
-def test_dead_after_must_be_at_least_twice_beat_every():
+def test_the_setting_dead_after_must_be_at_least_twice_beat_every():
     with pytest.raises(ConfigurationError, match=r"dead_after = '59' .* at least twice beat_every, which is 30 s"):
         load({"dead_after": "59"})
     with pytest.raises(ConfigurationError, match=r"dead_after = 90.0 \(default\) .* which is 60 s"):
@@ -152,7 +154,7 @@ def test_dead_after_must_be_at_least_twice_beat_every():
     assert load({"dead_after": "60"}).dead_after == 60.0
 
 
-def test_tls_certificate_and_key_must_be_given_together():
+def test_the_settings_tls_cert_and_tls_key_must_be_given_together():
     Path("cert.pem").write_text("")
     for given in ({"tls_cert": "cert.pem"}, {"tls_key": "cert.pem"}):
         with pytest.raises(ConfigurationError, match="tls_cert and tls_key must be given together"):
@@ -160,14 +162,14 @@ def test_tls_certificate_and_key_must_be_given_together():
     assert load({"tls_cert": "cert.pem", "tls_key": "cert.pem"}).tls_key == Path("cert.pem")
 
 
-def test_a_port_variable_set_by_kubernetes_is_explained(monkeypatch):
+def test_the_error_about_a_herenow_port_variable_set_by_kubernetes_explains_its_cause(monkeypatch):
     monkeypatch.setenv("HERENOW_PORT", "tcp://10.0.0.1:8000")
     with pytest.raises(ConfigurationError, match="enableServiceLinks"):
         load()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"])
-def test_loopback_needs_no_secret(host):
+def test_listening_on_a_loopback_address_needs_no_configured_secret(host):
     assert load({"host": host}).secret is None
 
 
@@ -178,7 +180,7 @@ def test_listening_on_a_public_address_needs_a_configured_secret(host):
     assert load({"host": host, "secret": SECRET}).host == host
 
 
-def test_public_keys_are_accepted_instead_of_a_secret(tmp_path):
+def test_jwks_keys_are_accepted_instead_of_a_secret_for_a_public_address(tmp_path):
     path = tmp_path / "jwks.json"
     path.write_text("{}")
     assert load({"host": "0.0.0.0", "jwks_url": "https://issuer.example/jwks"}).has_jwks
@@ -198,19 +200,19 @@ def test_public_keys_are_accepted_instead_of_a_secret(tmp_path):
         ({"jwt_issuer": ""}, "not empty"),
     ],
 )
-def test_an_invalid_key_source_is_refused(chosen, said):
+def test_an_invalid_jwks_setting_is_refused(chosen, said):
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         load(chosen)
 
 
-def test_a_loopback_jwks_url_needs_no_tls_and_audiences_are_a_list():
+def test_a_jwks_url_on_loopback_needs_no_tls_and_jwt_audience_is_a_list():
     settings = load({"jwks_url": "http://127.0.0.1:9/jwks", "jwt_audience": "a, b", "jwt_issuer": "https://i"})
     assert settings.jwks_url == "http://127.0.0.1:9/jwks"
     assert settings.jwt_audience == ("a", "b")
 
 
 @pytest.mark.parametrize("secret", ["", "hunter2", "x" * 31])
-def test_a_short_secret_is_refused_and_never_shown(secret):
+def test_a_too_short_secret_setting_is_refused_and_never_shown(secret):
     with pytest.raises(
         ConfigurationError, match=r"^secret \(--secret\) is not allowed: .* at least 32 bytes"
     ) as caught:
@@ -218,7 +220,7 @@ def test_a_short_secret_is_refused_and_never_shown(secret):
     assert not secret or secret not in str(caught.value)
 
 
-def test_a_secret_is_measured_in_bytes():
+def test_the_minimum_length_of_the_secret_setting_is_measured_in_bytes():
     assert load({"secret": "é" * 16}).secret is not None
 
 
@@ -239,7 +241,7 @@ def test_settings_never_show_the_secret():
         "mysql://db/presence?sslpassword=hunter2",
     ],
 )
-def test_no_part_of_a_ledger_password_is_shown(url):
+def test_no_part_of_a_password_in_the_ledger_setting_is_shown(url):
     with pytest.raises(ConfigurationError, match="ledger = 'mysql://") as caught:
         load({"ledger": url})
     assert not re.search("hun|ter2|pa ss", str(caught.value))
@@ -249,13 +251,13 @@ def test_no_part_of_a_ledger_password_is_shown(url):
     assert shown.value.startswith("postgresql://")
 
 
-def test_a_password_in_an_engine_url_is_not_shown():
+def test_a_password_in_the_engine_setting_is_not_shown():
     with pytest.raises(ConfigurationError, match=r"nats://ops:\*\*\*@cache") as caught:
         load({"engine": "nats://ops:hunter2@cache"})
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_secret_file_is_read_without_its_newline(monkeypatch, tmp_path):
+def test_a_secret_is_read_from_the_file_of_herenow_secret_file_without_its_newline(monkeypatch, tmp_path):
     mounted = tmp_path / "secret"
     mounted.write_text(SECRET + "\n")
     monkeypatch.setenv("HERENOW_SECRET_FILE", str(mounted))
@@ -265,7 +267,7 @@ def test_a_secret_file_is_read_without_its_newline(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"\xff"])
-def test_an_unreadable_secret_file_is_an_error(monkeypatch, tmp_path, content):
+def test_an_unreadable_file_in_herenow_secret_file_is_a_configuration_error(monkeypatch, tmp_path, content):
     mounted = tmp_path / "secret"
     if content is not None:
         mounted.write_bytes(content)
@@ -283,18 +285,18 @@ def test_an_unreadable_secret_file_is_an_error(monkeypatch, tmp_path, content):
         ("port = true", r"port = True \(herenow.toml\) is not allowed"),
     ],
 )
-def test_an_error_in_the_settings_file_is_reported(toml, sentence):
+def test_an_unknown_or_invalid_setting_in_herenow_toml_is_a_configuration_error(toml, sentence):
     Path("herenow.toml").write_text(toml)
     with pytest.raises(ConfigurationError, match=sentence):
         load()
 
 
-def test_a_named_settings_file_must_exist():
+def test_a_settings_file_given_by_config_must_exist():
     with pytest.raises(ConfigurationError, match=r"--config = 'no.toml' must be an existing file"):
         load(config=Path("no.toml"))
 
 
-def test_an_unknown_variable_causes_a_warning_with_the_nearest_name(monkeypatch):
+def test_an_unknown_herenow_environment_variable_causes_a_warning_with_the_nearest_setting(monkeypatch):
     monkeypatch.setenv("HERENOW_BEAT_EVRY", "1")
     monkeypatch.setenv("HERENOW_ZZZZZZ", "1")
     near, far = load().warnings
@@ -304,7 +306,7 @@ def test_an_unknown_variable_causes_a_warning_with_the_nearest_name(monkeypatch)
     assert far == "The variable HERENOW_ZZZZZZ is not a setting and is ignored."
 
 
-def test_settings_built_in_code_ignore_the_environment(monkeypatch):
+def test_a_settings_object_built_in_code_ignores_environment_variables(monkeypatch):
     monkeypatch.setenv("HERENOW_PORT", "1")
     settings = Settings(ledger="sqlite://", beat_every=2, dead_after=6, grace=3)
     assert settings.port == 8000
@@ -321,7 +323,7 @@ def test_settings_built_in_code_ignore_the_environment(monkeypatch):
         ("sqlite:///:memory:", None),
     ],
 )
-def test_ledger_path_is_the_file_of_the_ledger_url(ledger, path):
+def test_the_database_file_of_the_settings_is_taken_from_the_sqlite_url(ledger, path):
     assert Settings(ledger=ledger).ledger_path == path
 
 
@@ -332,7 +334,7 @@ def test_every_setting_has_a_description_and_allowed_values(name):
     assert allowed(field)
 
 
-def test_every_duration_is_in_seconds():
+def test_every_duration_setting_is_in_seconds():
     for row in Settings().rows():
         if Settings.model_fields[row.name].annotation is float:
             assert row.unit == "s", row.name
@@ -342,7 +344,7 @@ def test_every_duration_is_in_seconds():
 
 
 @pytest.mark.parametrize("relations", ["ledger", "open"])
-def test_relations_without_a_callback_need_no_secret(relations):
+def test_the_relations_settings_ledger_and_open_need_no_relations_secret(relations):
     assert load({"relations": relations}).asks_the_application is False
 
 
@@ -356,7 +358,7 @@ def test_relations_without_a_callback_need_no_secret(relations):
         "http://[::1]:9000/x",
     ],
 )
-def test_a_callback_url_needs_a_shared_secret(url):
+def test_a_relations_setting_with_a_url_needs_relations_secret(url):
     with pytest.raises(ConfigurationError, match="needs relations_secret"):
         load({"relations": url})
     settings = load({"relations": url, "relations_secret": SECRET})
@@ -365,7 +367,7 @@ def test_a_callback_url_needs_a_shared_secret(url):
 
 
 @pytest.mark.parametrize("url", ["http://app.example/x", "http://10.0.0.7:9000/", "http://localhost.example/"])
-def test_a_plain_http_callback_needs_a_network_declared_private(url):
+def test_a_relations_url_with_plain_http_needs_the_setting_relations_network_private(url):
     given = {"relations": url, "relations_secret": SECRET}
     with pytest.raises(ConfigurationError, match="use https://, or set relations_network to private"):
         load(given)
@@ -373,13 +375,13 @@ def test_a_plain_http_callback_needs_a_network_declared_private(url):
 
 
 @pytest.mark.parametrize("url", ["https://me:word@app.example/", "https://me@app.example/"])
-def test_a_callback_url_with_a_password_is_refused_without_showing_it(url):
+def test_a_relations_url_with_a_password_is_refused_without_showing_it(url):
     with pytest.raises(ConfigurationError, match="without a user name or password") as caught:
         load({"relations": url, "relations_secret": SECRET})
     assert "word@" not in str(caught.value)
 
 
-def test_the_shared_secret_must_be_long_and_may_come_from_a_file(monkeypatch, tmp_path):
+def test_the_setting_relations_secret_must_be_long_and_may_come_from_a_file(monkeypatch, tmp_path):
     with pytest.raises(ConfigurationError, match=r"^relations_secret .* at least 32 bytes") as caught:
         load({"relations_secret": "hunter2", "relations": "https://app.example/"})
     assert "hunter2" not in str(caught.value)
@@ -392,7 +394,7 @@ def test_the_shared_secret_must_be_long_and_may_come_from_a_file(monkeypatch, tm
     assert SECRET not in str(list(settings.rows()))
 
 
-def test_shares_room_is_refused_with_a_callback():
+def test_the_setting_shares_room_is_refused_together_with_a_relations_url():
     elsewhere = {"relations": "https://app.example/", "relations_secret": SECRET}
     with pytest.raises(ConfigurationError, match="it is the application that says who may see whom"):
         load({**elsewhere, "shares_room": "on"})
@@ -401,7 +403,7 @@ def test_shares_room_is_refused_with_a_callback():
         assert load({"relations": here, "shares_room": "on"}).shares_room == "on"
 
 
-def test_open_relations_store_only_rooms():
+def test_with_relations_open_only_room_memberships_are_stored():
     assert load({"relations": "open"}).edges_kept_here == {"room"}
     assert load().edges_kept_here == {"follow", "contact", "room"}
 
@@ -414,7 +416,7 @@ def test_open_relations_store_only_rooms():
         ({"engine": "redis://h", "ledger": "sqlite:///:memory:"}, "a ledger in memory lives in one process"),
     ],
 )
-def test_several_workers_need_a_shared_store(values, sentence):
+def test_several_workers_need_a_redis_engine_and_a_database_outside_memory(values, sentence):
     with pytest.raises(ConfigurationError, match=f"workers = '2' .* is not allowed: {sentence}"):
         load({"workers": "2", **values})
     assert load({"workers": "1", **values}).workers == 1

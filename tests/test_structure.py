@@ -27,15 +27,15 @@ HELD = {
 
 
 @pytest.mark.parametrize("figure", [it for it in FIGURES if it.name in HELD], ids=lambda it: it.name)
-def test_a_held_figure_stays_within_its_target(figure):
+def test_a_code_structure_metric_that_reached_its_target_stays_within_it(figure):
     assert figure.measure() <= figure.target
 
 
-def test_every_held_figure_is_measured():
+def test_every_code_structure_metric_that_must_stay_within_its_target_is_measured():
     assert {figure.name for figure in FIGURES} >= HELD
 
 
-def test_parameters_of_a_constructor_are_counted_without_self():
+def test_code_structure_metrics_count_the_parameters_of_a_constructor_without_self():
     [function] = parsed("def __init__(self, a, /, b, *more, c=1, **rest): ...").body
     assert structure.parameters(function) == 5
 
@@ -49,7 +49,7 @@ def test_parameters_of_a_constructor_are_counted_without_self():
         ("self.part.on_gone = self.other.leave", ["self.other.leave"]),
     ],
 )
-def test_callbacks_are_lambdas_and_methods_of_parts(source, found):
+def test_code_structure_metrics_count_lambdas_and_methods_passed_to_other_objects_as_callbacks(source, found):
     function = parsed(f"def __init__(self):\n    {source}").body[0]
     handed = [*structure.arguments_of(function), *structure.late_values_of(function)]
     assert [ast.unparse(value) for value in handed if structure.is_callback(value)] == found
@@ -58,11 +58,11 @@ def test_callbacks_are_lambdas_and_methods_of_parts(source, found):
 @pytest.mark.parametrize(
     ("source", "late"), [("part.on_gone", True), ("self.on_gone", False), ("self.part.on_gone", True), ("x.one", False)]
 )
-def test_a_callback_that_is_set_on_another_object_is_late(source, late):
+def test_code_structure_metrics_count_callbacks_assigned_to_another_object_after_its_construction(source, late):
     assert structure.is_late(parsed(source).body[0].value) == late
 
 
-def test_attributes_of_a_class_are_those_its_constructor_assigns():
+def test_code_structure_metrics_count_the_attributes_that_a_constructor_assigns():
     function = parsed("def __init__(self):\n    self.a, self.b = 1, 2\n    self.c: int = 3\n    other.d = self.e").body[
         0
     ]

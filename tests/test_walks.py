@@ -78,7 +78,7 @@ def written():
     return {name: re.findall(r"`([a-z.]+)`", walk) for name, walk in rows}
 
 
-def test_each_walk_enters_a_package_at_most_once_per_direction():
+def test_each_request_path_in_architecture_md_names_a_package_at_most_twice():
     walks = written()
     assert len(walks) == 6
     for name, packages in walks.items():
@@ -152,7 +152,7 @@ async def subscribed(client):
     return ana
 
 
-async def test_connect_and_subscribe_follow_their_documented_walk(tmp_path):
+async def test_connect_and_subscribe_enter_packages_in_the_order_of_architecture_md(tmp_path):
     async with server(tmp_path) as client:
         await quiet()
         with walked() as packages:
@@ -161,7 +161,7 @@ async def test_connect_and_subscribe_follow_their_documented_walk(tmp_path):
     assert packages == written()["connect and subscribe"]
 
 
-async def test_a_heartbeat_follows_its_documented_walk(tmp_path):
+async def test_a_heartbeat_enters_packages_in_the_order_of_architecture_md(tmp_path):
     async with server(tmp_path) as client:
         ana = await subscribed(client)
         await quiet()
@@ -172,7 +172,7 @@ async def test_a_heartbeat_follows_its_documented_walk(tmp_path):
     assert packages == written()["heartbeat"]
 
 
-async def test_a_bulk_read_follows_its_documented_walk(tmp_path):
+async def test_a_read_of_several_users_enters_packages_in_the_order_of_architecture_md(tmp_path):
     async with server(tmp_path) as client:
         await quiet()
         with walked() as packages:
@@ -180,7 +180,7 @@ async def test_a_bulk_read_follows_its_documented_walk(tmp_path):
     assert packages == written()["bulk read"]
 
 
-async def test_a_block_follows_its_documented_walk(tmp_path):
+async def test_a_block_enters_packages_in_the_order_of_architecture_md(tmp_path):
     async with server(tmp_path) as client:
         ana = await subscribed(client)
         await quiet()
@@ -192,7 +192,7 @@ async def test_a_block_follows_its_documented_walk(tmp_path):
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_a_change_across_nodes_follows_its_documented_walk():
+async def test_a_status_change_across_nodes_enters_packages_in_the_order_of_architecture_md():
     """Two nodes in this process; the second is frozen while the first commits."""
     name_this_task()
     world = World()
@@ -215,7 +215,7 @@ async def test_a_change_across_nodes_follows_its_documented_walk():
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_the_death_of_a_node_follows_its_documented_walk():
+async def test_the_death_of_a_node_enters_packages_in_the_order_of_architecture_md():
     name_this_task()
     world = World()
     n1, n2 = await world.start_all("n1", "n2")

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 
-def test_help_names_every_scenario():
+def test_the_help_of_the_benchmark_names_every_scenario():
     answer = CliRunner().invoke(main, ["--help"])
     assert answer.exit_code == 0
     said = "".join(answer.output.split())  # a long list is wrapped, even inside a word with a hyphen
@@ -24,11 +24,11 @@ def test_help_names_every_scenario():
 
 
 @pytest.mark.parametrize("wrong", [["nonsense"], ["beats", "--repeats", "0"], ["--slow"]])
-def test_a_wrong_argument_is_refused(wrong):
+def test_the_benchmark_refuses_a_wrong_argument(wrong):
     assert CliRunner().invoke(main, wrong).exit_code == 2
 
 
-def test_the_named_scenarios_run_in_the_given_order(monkeypatch, tmp_path):
+def test_the_benchmark_runs_the_named_scenarios_in_the_given_order(monkeypatch, tmp_path):
     ran = []
 
     def pretend(name):
@@ -47,7 +47,7 @@ def test_the_named_scenarios_run_in_the_given_order(monkeypatch, tmp_path):
     assert ran == [("idle", Effort(repeats=1, quick=True)), ("beats", Effort(repeats=1, quick=True))]
 
 
-def test_a_target_is_a_ratio_of_medians_or_a_bound_for_the_worst_value():
+def test_the_target_of_a_benchmark_figure_is_a_ratio_of_medians_or_a_bound_for_the_worst_value():
     assert Figure("f", "u", [6, 7, 60], [10, 10, 1], at_least=0.7).met is True
     assert Figure("f", "u", [6, 7, 60], [11, 11, 1], at_least=0.7).met is False
     assert Figure("f", "u", [1, 2, 12.1], at_most=12).met is False
@@ -57,7 +57,7 @@ def test_a_target_is_a_ratio_of_medians_or_a_bound_for_the_worst_value():
     assert Figure("f", "u", [1]).met is None
 
 
-def test_a_result_is_shown_and_saved(tmp_path):
+def test_a_benchmark_result_is_printed_and_saved_as_json(tmp_path):
     result = Result("some", [Figure("frames", "per s", [123456.0], [234567.0], at_least=0.6)], ["a note"])
     console = Console(record=True, width=120)
     show(result, console)
@@ -65,20 +65,20 @@ def test_a_result_is_shown_and_saved(tmp_path):
     assert '"ratio": 0.526' in save(result, {"cpu": "a"}, tmp_path).read_text()
 
 
-def test_a_process_is_measured_from_outside():
+def test_the_benchmark_measures_cpu_time_memory_and_reads_of_another_process():
     assert cpu_seconds(os.getpid()) > 0
     assert resident_bytes(os.getpid()) > 1_000_000
     assert reads(os.getpid()).calls > 0
 
 
-def test_the_load_generator_masks_its_frames():
+def test_the_load_generator_masks_its_websocket_frames():
     assert BEAT[:2] == b"\x81\x9d"
     key, payload = BEAT[2:6], BEAT[6:]
     assert bytes(byte ^ key[at % 4] for at, byte in enumerate(payload)) == b'{"type":"presence.heartbeat"}'
     assert masked(b"x" * 300)[:4] == b"\x81\xfe\x01\x2c"
 
 
-def test_frames_are_counted_correctly_wherever_the_stream_is_split():
+def test_the_load_generator_counts_frames_correctly_wherever_the_received_bytes_are_split():
     stream = b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + b"\x81\x02hi" + b"\x81\x7e\x01\x2c" + b"y" * 300
     for cut in range(1, len(stream)):
         with Crowd(Server(pid=0, port=0)) as crowd:

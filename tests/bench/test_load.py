@@ -11,7 +11,7 @@ from bench.machine import wire_bytes
 from bench.server import herenow
 
 
-def test_wire_bytes_counts_payload_and_segment_headers():
+def test_wire_bytes_counts_the_payload_and_the_tcp_headers_of_a_connection():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = socket.create_connection(listening.getsockname())
         server, _ = listening.accept()
@@ -28,7 +28,7 @@ def test_wire_bytes_counts_payload_and_segment_headers():
             assert (crossed - payload) % 4 == 0
 
 
-def test_a_load_may_be_spread_over_several_processes():
+def test_the_load_generator_may_be_spread_over_several_processes():
     with herenow(relations="open") as server, Crowds([server, server]) as crowds:
         crowds.join([(["a", "b"], [["c"], ["c"]]), (["c"], [[]])])
         crowds.join([(["d"], [[]]), ([], [])])
@@ -38,7 +38,7 @@ def test_a_load_may_be_spread_over_several_processes():
         assert crowds.cpu_seconds > 0
 
 
-def test_generated_contacts_are_mutual_heavy_tailed_and_bounded():
+def test_generated_contacts_of_the_benchmark_are_mutual_and_bounded_and_few_users_have_very_many():
     pairs = acquainted(2_000, 50, Random(1))
     degrees = [0] * 2_000
     for one, other in pairs:
@@ -51,7 +51,7 @@ def test_generated_contacts_are_mutual_heavy_tailed_and_bounded():
     assert max(degrees) > 5 * sorted(degrees)[1_000], "a few know many more than most"
 
 
-def test_the_delay_of_a_loss_is_measured_to_its_first_announcement():
+def test_the_benchmark_measures_the_delay_of_an_offline_status_to_its_first_arrival():
     seen = Losses(due={"a": 10.0, "b": 10.0})
     _note(b'{"type":"presence.status","user_id":"a","status":"offline"}', seen.announced)
     _note(b'{"type":"presence.statuses","statuses":[{"user_id":"b","status":"offline"}]}', seen.announced)

@@ -27,7 +27,7 @@ def _few_people(monkeypatch):
     monkeypatch.setattr(work, "REQUESTS", 10)
 
 
-def test_every_peer_describes_its_abilities_and_limits():
+def test_every_server_compared_in_the_benchmark_describes_its_abilities_and_limits():
     for name, peer in PEERS.items():
         assert peer.name == name
         assert len(peer.does.split()) > 10
@@ -35,7 +35,7 @@ def test_every_peer_describes_its_abilities_and_limits():
     assert {"starlette", "channels-daphne", "channels-uvicorn", "nchan", "centrifugo"} <= set(PEERS)
 
 
-def test_peers_are_chosen_by_name():
+def test_servers_to_compare_in_the_benchmark_are_chosen_by_name():
     assert [peer.name for peer in chosen("nchan,starlette")] == ["nchan", "starlette"]
     assert len(chosen("all")) == len(PEERS)
     assert "centrifugo" not in [peer.name for peer in chosen("quick")]
@@ -45,14 +45,14 @@ def test_peers_are_chosen_by_name():
 
 
 @pytest.mark.parametrize("scenario", WORKS)
-def test_herenow_does_the_work_of_its_peers(scenario):
+def test_herenow_completes_every_benchmark_scenario_that_compares_servers(scenario):
     measured = list(work.WORKS[scenario](ourselves, Effort(repeats=1, quick=True)))
     assert measured
     assert all(each.per_cpu_second > 0 for each in measured)
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_completes_each_scenario_or_declares_that_it_cannot(name):
+def test_a_compared_server_completes_each_benchmark_scenario_or_declares_that_it_cannot(name):
     peer = PEERS[name]
     if name == FETCHED_IN_CI and os.environ.get("CI") == "true":
         peer.install()
@@ -91,19 +91,19 @@ def _pretended_work(monkeypatch):
 
 
 @pytest.mark.usefixtures("_pretended_work")
-def test_a_peer_that_is_not_installed_is_skipped_with_a_note():
+def test_a_compared_server_that_is_not_installed_is_skipped_with_a_note_in_the_benchmark_result():
     result = work.beside("arrive", [Absent()], Effort(repeats=1, quick=True))
     assert [(figure.name, figure.ours) for figure in result.figures] == [("answers", [100.0])]
     assert "absent: left out. there is no registry" in result.notes
 
 
 @pytest.mark.usefixtures("_pretended_work")
-def test_a_scenario_a_peer_cannot_do_is_listed_in_the_table():
+def test_a_benchmark_scenario_that_a_compared_server_cannot_do_is_listed_in_the_table():
     result = work.beside("lookup", [Absent()], Effort(repeats=1, quick=True))
     assert ("absent: cannot read", "cannot") in [(figure.name, figure.unit) for figure in result.figures]
 
 
-def test_the_measured_heartbeat_rate_is_in_the_notes(monkeypatch):
+def test_the_notes_of_a_benchmark_result_contain_the_measured_heartbeat_rate(monkeypatch):
     def pretend(_serve, _effort):
         yield work.Measured("heartbeats", 100.0, 0.1, pace=12_345.0)
 
@@ -119,7 +119,7 @@ class Failing(Absent):
         return "version 1"
 
 
-def test_a_peer_that_fails_is_noted_and_the_others_are_measured(monkeypatch):
+def test_a_compared_server_that_fails_is_noted_and_the_others_are_measured(monkeypatch):
     def pretend(serve, _effort):
         if serve is not ourselves:
             raise RuntimeError("it fell over")

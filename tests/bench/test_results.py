@@ -23,12 +23,12 @@ SOME = Result(
 )
 
 
-def test_a_saved_result_is_loaded_unchanged(tmp_path):
+def test_a_saved_benchmark_result_is_loaded_unchanged(tmp_path):
     path = save(SOME, MACHINE, tmp_path)
     assert load(path) == (SOME, MACHINE)
 
 
-def test_the_results_page_has_every_table_and_keeps_those_of_other_scenarios(tmp_path):
+def test_the_benchmark_results_page_has_a_table_per_scenario_and_keeps_those_of_earlier_runs(tmp_path):
     write(SOME, MACHINE, tmp_path)
     write(Result("other", [Figure("alone", "s", [1.0])]), MACHINE, tmp_path)
     told = (tmp_path / PAGE).read_text()
@@ -39,7 +39,7 @@ def test_the_results_page_has_every_table_and_keeps_those_of_other_scenarios(tmp
     assert "other.svg" not in told
 
 
-def test_bars_of_the_picture_are_proportional_to_the_figures():
+def test_bars_in_the_picture_of_a_benchmark_result_are_proportional_to_its_figures():
     drawn = ElementTree.fromstring(svg(SOME, "a machine & its day"))
     space = "{http://www.w3.org/2000/svg}"
     widths = [float(bar.attrib["width"]) for bar in drawn.iter(f"{space}rect")][1:]
@@ -51,7 +51,7 @@ def test_bars_of_the_picture_are_proportional_to_the_figures():
     assert first[1] > second[1], "more is higher"
 
 
-def test_a_result_without_a_comparison_has_no_picture():
+def test_a_benchmark_result_without_a_comparison_has_no_picture():
     assert not drawable(Result("r", [Figure("alone", "s", [1.0])]))
 
 
@@ -59,14 +59,14 @@ def test_a_result_without_a_comparison_has_no_picture():
     ("now", "less_is_better", "fine"),
     [(0.86, False, True), (0.84, False, False), (2.0, False, True), (1.14, True, True), (1.16, True, False)],
 )
-def test_the_guard_tolerates_a_slightly_worse_ratio(tmp_path, now, less_is_better, fine):
+def test_the_benchmark_guard_tolerates_a_slightly_worse_ratio(tmp_path, now, less_is_better, fine):
     save(Result("beats", [Figure("f", "u", [1.0], [1.0])]), MACHINE, tmp_path)
     figure = Figure("f", "u", [now], [1.0], less_is_better=less_is_better)
     [verdict] = compared(Result("beats", [figure, Figure("new", "u", [1.0], [1.0])]), tmp_path)
     assert verdict.fine is fine
 
 
-def test_a_result_that_was_never_committed_is_not_compared(tmp_path):
+def test_the_benchmark_guard_compares_no_result_that_was_never_committed(tmp_path):
     assert list(compared(Result("beats", [Figure("f", "u", [1.0], [1.0])]), tmp_path)) == []
     assert guarded(tmp_path) == []
 
@@ -84,7 +84,7 @@ def _pretended(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("_pretended")
 @pytest.mark.parametrize(("committed", "code"), [(0.5, 0), (0.7, 1)])
-def test_the_guard_fails_when_a_ratio_has_become_worse(tmp_path, committed, code):
+def test_the_benchmark_guard_fails_when_a_ratio_has_become_worse(tmp_path, committed, code):
     save(Result("beats", [Figure("f", "u", [committed], [1.0])]), MACHINE, tmp_path)
     answer = CliRunner().invoke(main, ["--guard"])
     assert answer.exit_code == code, answer.output
@@ -93,7 +93,7 @@ def test_the_guard_fails_when_a_ratio_has_become_worse(tmp_path, committed, code
 
 
 @pytest.mark.usefixtures("_pretended")
-def test_a_quick_run_includes_only_peers_that_install_quickly(monkeypatch, tmp_path):
+def test_a_quick_benchmark_run_compares_only_servers_that_install_quickly(monkeypatch, tmp_path):
     asked = []
 
     def pretend(scenario, peers, _effort):
@@ -108,12 +108,12 @@ def test_a_quick_run_includes_only_peers_that_install_quickly(monkeypatch, tmp_p
 
 
 @pytest.mark.usefixtures("_pretended")
-def test_a_guard_with_nothing_to_compare_fails():
+def test_the_benchmark_guard_fails_if_there_is_nothing_to_compare():
     assert CliRunner().invoke(main, ["beats", "--guard"]).exit_code == 1
 
 
 @pytest.mark.usefixtures("_pretended")
-def test_a_failing_scenario_does_not_affect_the_others(tmp_path, monkeypatch):
+def test_a_failing_benchmark_scenario_does_not_affect_the_others(tmp_path, monkeypatch):
     def spoiled(_effort):
         raise RuntimeError("the server did not start")
 
@@ -126,7 +126,7 @@ def test_a_failing_scenario_does_not_affect_the_others(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("_pretended")
-def test_a_scenario_that_hangs_is_stopped_at_the_limit(monkeypatch):
+def test_a_benchmark_scenario_that_hangs_is_stopped_at_the_time_limit(monkeypatch):
     def hangs(_effort):
         while True:
             pass
@@ -140,26 +140,26 @@ def test_a_scenario_that_hangs_is_stopped_at_the_limit(monkeypatch):
 
 @pytest.mark.usefixtures("_pretended")
 @pytest.mark.parametrize("option", ["--save", "--guard"])
-def test_a_quick_run_cannot_be_saved_or_guarded(option):
+def test_a_quick_benchmark_run_cannot_be_saved_or_compared_by_the_guard(option):
     assert CliRunner().invoke(main, ["beats", "--quick", option]).exit_code == 2
 
 
-def test_the_results_page_is_generated_from_the_results():
+def test_the_committed_benchmark_results_page_equals_the_one_generated_from_the_results():
     assert (RESULTS / PAGE).read_text() == page(RESULTS)
 
 
-def test_the_readme_lists_every_scenario():
+def test_the_readme_of_the_benchmark_lists_every_scenario():
     told = (ROOT / "bench" / "README.md").read_text()
     assert [name for name in SCENARIOS if f"| `{name}` |" not in told] == []
 
 
-def test_the_page_on_capacity_agrees_with_the_results():
+def test_the_documentation_page_on_capacity_agrees_with_the_benchmark_results():
     told = capacity.PAGE.read_text()
     assert told == capacity.filled(told, capacity.table(capacity.Life(), capacity.measured()))
     assert capacity.BEGIN in told
 
 
-def test_capacity_figures_follow_from_the_results():
+def test_the_capacity_table_is_computed_from_the_benchmark_results():
     costs = capacity.Measured(
         beat=100_000,
         delivery=80_000,

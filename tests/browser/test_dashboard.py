@@ -92,7 +92,7 @@ async def test_the_dashboard_shows_not_live_while_the_server_is_away(operator, d
     await expect(page.locator("#troubles")).to_have_text("All is well.")
 
 
-async def test_a_remote_visitor_needs_a_token_that_is_kept_for_one_tab(operator, demo):
+async def test_a_remote_visitor_of_the_dashboard_needs_a_token_that_is_kept_for_one_tab(operator, demo):
     page = await operator(extra_http_headers=ELSEWHERE)
     await expect(page.locator("#door")).to_be_visible(timeout=MS)
     await expect(page.locator("#board")).to_be_hidden()
@@ -141,7 +141,7 @@ async def test_the_dashboard_asks_for_a_new_token_when_the_token_expires(operato
     await expect(page.locator("#board")).to_be_hidden()
 
 
-async def test_the_dashboard_works_without_session_storage(operator):
+async def test_the_dashboard_works_in_a_browser_without_session_storage(operator):
     page = await operator("/healthz", extra_http_headers=ELSEWHERE)
     await page.context.add_init_script(
         "Object.defineProperty(window, 'sessionStorage', { get() { throw new DOMException('no', 'SecurityError'); } });"
@@ -174,7 +174,7 @@ async def test_a_hidden_dashboard_sends_no_requests_and_catches_up_when_shown(op
     assert asked
 
 
-async def test_the_time_span_of_the_charts_can_be_chosen_with_the_keyboard(operator):
+async def test_the_time_span_of_the_dashboard_charts_can_be_chosen_with_the_keyboard(operator):
     page = await operator()
     await is_live(page)
     longer = page.locator("#span button", has_text="30 minutes")

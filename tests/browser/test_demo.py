@@ -9,7 +9,7 @@ from tests.browser.stage import MS, PHONE
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_a_visitor_chooses_a_user(come):
+async def test_a_visitor_of_the_demo_chooses_which_user_to_be(come):
     ana = await come("ana")
     tab = await ana.tab("")
     await expect(tab.at("#faces a")).to_have_text(["AAna", "BBo", "CChen", "DDara"])
@@ -25,7 +25,7 @@ async def test_a_visitor_chooses_a_user(come):
     await expect(tab.at("#hint")).to_be_hidden(timeout=MS)
 
 
-async def test_connecting_busy_custom_status_hiding_and_sign_out_are_shown_to_a_friend(come):
+async def test_the_demo_shows_a_friend_connecting_busy_custom_status_hiding_and_sign_out(come):
     ana, bo = await (await come("ana")).tab(), await come("bo")
     await ana.sees("bo", "offline")
     bo = await bo.tab()
@@ -61,7 +61,7 @@ async def test_connecting_busy_custom_status_hiding_and_sign_out_are_shown_to_a_
     await ana.sees("bo", "online")
 
 
-async def test_a_user_is_away_after_five_idle_minutes_and_online_after_moving_the_mouse(come):
+async def test_a_demo_user_is_away_after_five_idle_minutes_and_online_after_moving_the_mouse(come):
     ana = await (await come("ana")).tab()
     bo = await (await come("bo")).tab(clock=True)
     await ana.sees("bo", "online")
@@ -72,7 +72,7 @@ async def test_a_user_is_away_after_five_idle_minutes_and_online_after_moving_th
     await ana.sees("bo", "online")
 
 
-async def test_typing_is_shown_only_in_the_addressed_conversation(come):
+async def test_the_demo_shows_typing_only_in_the_addressed_conversation(come):
     ana, bo, chen = [await (await come(user)).tab() for user in ("ana", "bo", "chen")]
     await ana.sees("bo", "online")
     await chen.sees("bo", "online")
@@ -92,7 +92,7 @@ async def test_typing_is_shown_only_in_the_addressed_conversation(come):
     await expect(chen.at("#typing-text")).to_be_empty(timeout=MS)
 
 
-async def test_messages_pass_between_tabs_of_one_browser(come):
+async def test_demo_chat_messages_pass_between_tabs_of_one_browser(come):
     one = await come("ana")
     ana, bo = await one.tab(), await one.tab("user=bo")
     await ana.sees("bo", "online")
@@ -105,7 +105,7 @@ async def test_messages_pass_between_tabs_of_one_browser(come):
     await expect(ana.row("bo").locator(".unread")).to_be_hidden()
 
 
-async def test_a_block_hides_both_from_each_other_until_it_is_lifted(come):
+async def test_a_block_in_the_demo_hides_both_users_from_each_other_until_it_is_lifted(come):
     ana, bo = [await (await come(user)).tab() for user in ("ana", "bo")]
     await ana.sees("bo", "online")
     await bo.sees("ana", "online")
@@ -123,7 +123,7 @@ async def test_a_block_hides_both_from_each_other_until_it_is_lifted(come):
     await bo.sees("ana", "online")
 
 
-async def test_a_saved_visibility_preference_takes_effect_at_once(come):
+async def test_a_visibility_preference_saved_in_the_demo_takes_effect_at_once(come):
     ana, bo = [await (await come(user)).tab() for user in ("ana", "bo")]
     await bo.sees("ana", "online")
     await ana.at("#edit").click()
@@ -139,7 +139,7 @@ async def test_a_saved_visibility_preference_takes_effect_at_once(come):
     await bo.sees("ana", "online")
 
 
-async def test_closing_and_reopening_a_tab_shows_no_change(come):
+async def test_closing_and_reopening_a_demo_tab_shows_friends_no_change(come):
     ana = await (await come("ana")).tab()
     person = await come("bo")
     bo = await person.tab()
@@ -155,7 +155,7 @@ async def test_closing_and_reopening_a_tab_shows_no_change(come):
     assert await record.looks() == ["online", "busy"]
 
 
-async def test_two_tabs_share_one_socket_and_the_second_takes_over(come):
+async def test_two_demo_tabs_share_one_websocket_and_the_second_takes_over_when_the_first_closes(come):
     viewer = await (await come("bo")).tab()
     ana = await come("ana")
     one, two = await ana.tab(), await ana.tab()
@@ -206,7 +206,7 @@ async def test_the_demo_is_usable_with_the_keyboard_alone(come):
     await expect(ana.at("#mine")).to_be_hidden()
 
 
-async def test_the_demo_shows_one_pane_at_a_time_on_a_phone(come):
+async def test_the_demo_page_shows_one_pane_at_a_time_on_a_phone(come):
     bo = await (await come("bo")).tab()
     ana = await (await come("ana", **PHONE)).tab()
     await ana.sees("bo", "online")
@@ -225,7 +225,7 @@ async def test_the_demo_shows_one_pane_at_a_time_on_a_phone(come):
     await expect(ana.at("#mine-save")).to_be_in_viewport()
 
 
-async def test_a_screen_reader_gets_roles_names_and_labels(come):
+async def test_a_screen_reader_gets_roles_names_and_labels_of_the_demo_page(come):
     await (await come("bo")).tab()
     ana = await (await come("ana")).tab()
     await ana.sees("bo", "online")

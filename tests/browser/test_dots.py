@@ -82,7 +82,7 @@ async def shows(page: Page, counts: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("crowd", [6_000], indirect=True)
-async def test_five_thousand_dots_show_the_right_status_through_changes(crowd):
+async def test_five_thousand_status_dots_on_one_page_show_the_right_status_through_changes(crowd):
     server, page, sent, _ = crowd
     await shows(page, {"online": 100, "offline": 4_900})
     assert len(sent) < 15, "asked for one by one"
@@ -98,7 +98,7 @@ async def test_five_thousand_dots_show_the_right_status_through_changes(crowd):
 
 
 @pytest.mark.parametrize("crowd", [500], indirect=True)
-async def test_dots_over_the_subscription_limit_are_unknown_not_offline(crowd):
+async def test_status_dots_of_users_over_the_subscription_limit_show_unknown_and_not_offline(crowd):
     _, page, sent, _ = crowd
     await shows(page, {"online": 100, "offline": 400, "unknown": 4_500})
     # A user without an answer yet is unknown, too.

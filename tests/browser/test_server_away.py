@@ -29,7 +29,7 @@ PAGE = """<!doctype html><green-dot user="bo"></green-dot>
 MINUTES = 20
 
 
-async def test_a_page_retries_until_the_server_is_reachable(tmp_path, browser):
+async def test_a_page_with_status_dots_connects_again_and_again_until_the_server_is_reachable(tmp_path, browser):
     site, port = Site(), free_port()
     await site.start(free_port())
     url = f"http://127.0.0.1:{port}"

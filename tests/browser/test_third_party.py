@@ -72,7 +72,7 @@ async def works(where: Page | Frame) -> None:
     assert await where.evaluate("failures") == []
 
 
-async def test_a_server_at_another_site_needs_no_cookie(here, strict):
+async def test_a_page_can_use_a_herenow_server_at_another_site_without_third_party_cookies(here, strict):
     server, site = here
     page = await strict.new_page()
     errors = watched(page)
@@ -86,7 +86,7 @@ async def test_a_server_at_another_site_needs_no_cookie(here, strict):
     assert errors == []
 
 
-async def test_a_page_in_a_third_party_frame_without_storage_works(here, strict):
+async def test_a_status_dot_works_in_a_third_party_frame_without_browser_storage(here, strict):
     """As in an embedded widget: storage is refused or lost, and tabs cannot find each other."""
     server, site = here
     page = await strict.new_page()

@@ -14,7 +14,7 @@ from herenow.transport.auth import mint
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_a_page_recovers_after_the_node_was_killed_and_restarted(come, demo):
+async def test_the_demo_page_recovers_after_the_server_was_killed_and_restarted(come, demo):
     ana, bo = [await (await come(user)).tab() for user in ("ana", "bo")]
     await ana.sees("bo", "online")
     await bo.sees("ana", "online")
@@ -35,7 +35,7 @@ async def test_a_page_recovers_after_the_node_was_killed_and_restarted(come, dem
     await ana.sees("bo", "online")
 
 
-async def test_a_mode_chosen_while_the_node_is_away_is_applied_when_it_returns(come, demo):
+async def test_a_mode_chosen_in_the_demo_while_the_server_is_away_is_applied_when_it_returns(come, demo):
     ana, bo = [await (await come(user)).tab() for user in ("ana", "bo")]
     await ana.sees("bo", "online")
     await demo.stop()
@@ -45,7 +45,7 @@ async def test_a_mode_chosen_while_the_node_is_away_is_applied_when_it_returns(c
     await ana.sees("bo", "away")
 
 
-async def test_a_refused_token_is_reported_retried_a_few_times_and_replaced_on_demand(come, demo):
+async def test_the_demo_page_reports_a_refused_token_retries_a_few_times_and_connects_with_a_new_one(come, demo):
     person = await come("bo")
     asked = 0
 
@@ -65,7 +65,7 @@ async def test_a_refused_token_is_reported_retried_a_few_times_and_replaced_on_d
     await bo.is_connected()
 
 
-async def test_the_client_asks_the_back_end_for_a_token_until_it_gets_one(come):
+async def test_the_browser_client_asks_the_back_end_for_a_token_until_it_gets_one(come):
     person = await come("bo")
     asked = 0
 
@@ -86,7 +86,7 @@ async def test_the_client_asks_the_back_end_for_a_token_until_it_gets_one(come):
 
 
 @pytest.mark.parametrize("hours", [-26, 26])
-async def test_a_browser_clock_wrong_by_a_day_has_no_effect(come, hours):
+async def test_a_browser_clock_wrong_by_a_day_does_not_affect_the_demo(come, hours):
     ana = await (await come("ana")).tab()
     person = await come("bo")
     await person.context.add_init_script(f"const now = Date.now; Date.now = () => now() + {hours} * 3_600_000;")
@@ -119,7 +119,7 @@ for (const name of ["localStorage", "sessionStorage", "indexedDB"]) Object.defin
     ],
     ids=["storage", "channels", "no locks", "locks"],
 )
-async def test_the_demo_works_without_storage_and_without_broadcast_channel(come, more):
+async def test_the_demo_works_without_browser_storage_and_without_broadcast_channel(come, more):
     ana = await (await come("ana")).tab()
     person = await come("bo")
     await person.context.add_init_script(FORBIDDEN + more)

@@ -35,7 +35,7 @@ def test_doctor_accepts_a_fresh_machine_and_creates_no_files(herenow):
     assert list(Path().iterdir()) == []
 
 
-def test_doctor_accepts_an_existing_ledger(herenow):
+def test_doctor_accepts_an_existing_database(herenow):
     herenow("migrate")
     result = herenow("doctor")
     assert result.exit_code == 0
@@ -43,7 +43,7 @@ def test_doctor_accepts_an_existing_ledger(herenow):
     assert "Up to date" in result.stdout
 
 
-def test_doctor_reports_a_ledger_of_a_newer_version(herenow):
+def test_doctor_reports_a_database_of_a_newer_version(herenow):
     herenow("migrate")
     with closing(sqlite3.connect("herenow.db")) as db:
         db.execute("update herenow_schema set version_num = '9999'")
@@ -53,7 +53,7 @@ def test_doctor_reports_a_ledger_of_a_newer_version(herenow):
     assert "run the version that wrote it" in " ".join(result.stdout.split())
 
 
-def test_doctor_gives_advice_on_an_empty_ledger_file(herenow):
+def test_doctor_gives_advice_on_an_empty_database_file(herenow):
     Path("herenow.db").touch()
     result = herenow("doctor")
     assert result.exit_code == 0
@@ -61,20 +61,20 @@ def test_doctor_gives_advice_on_an_empty_ledger_file(herenow):
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.mkdir(), lambda path: path.write_bytes(b"no database" * 99)])
-def test_doctor_reports_a_ledger_that_is_not_a_database(herenow, spoil):
+def test_doctor_reports_a_database_file_that_is_not_a_database(herenow, spoil):
     spoil(Path("herenow.db"))
     result = herenow("doctor")
     assert result.exit_code == 1
     assert "herenow.db cannot be used" in result.stdout
 
 
-def test_doctor_reports_a_missing_folder(herenow):
+def test_doctor_reports_a_missing_folder_for_the_database_file(herenow):
     result = herenow("doctor", "--ledger", "sqlite:///no/herenow.db")
     assert result.exit_code == 1
     assert "cannot be created" in result.stdout
 
 
-def test_doctor_gives_advice_on_a_ledger_in_memory(herenow):
+def test_doctor_gives_advice_on_a_database_in_memory(herenow):
     result = herenow("doctor", "--ledger", "sqlite://")
     assert result.exit_code == 0
     assert "end with the process" in result.stdout
@@ -92,7 +92,7 @@ def test_doctor_exits_with_2_on_a_wrong_setting(herenow):
     assert herenow("doctor", "--dead-after", "1").exit_code == 2
 
 
-def test_doctor_gives_advice_on_an_unknown_variable(herenow, monkeypatch):
+def test_doctor_gives_advice_on_an_unknown_environment_variable(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_PROT", "1")
     result = herenow("doctor")
     assert result.exit_code == 0
@@ -115,12 +115,12 @@ def test_doctor_checks_the_file_descriptor_limit(limit, weight):
     assert finding.weight is weight
 
 
-def test_doctor_reports_a_clock_in_1970():
+def test_doctor_reports_a_system_clock_in_1970():
     (finding,) = clock(None, 3600.0)
     assert finding.weight is Weight.PROBLEM
 
 
-def test_doctor_reports_a_clock_behind_the_ledger(tmp_path):
+def test_doctor_reports_a_system_clock_behind_the_time_of_the_database_file(tmp_path):
     path = tmp_path / "herenow.db"
     path.touch()
     os.utime(path, (NOW, NOW))
@@ -128,7 +128,7 @@ def test_doctor_reports_a_clock_behind_the_ledger(tmp_path):
     assert [finding.weight for finding in clock(path, NOW)] == [Weight.FINE]
 
 
-def test_doctor_lists_the_usable_keys_of_an_issuer(herenow):
+def test_doctor_lists_the_usable_keys_of_a_jwks_file(herenow):
     Path("jwks.json").write_bytes(jwks(public_jwk("ES256"), public_jwk("EdDSA"), {"kty": "oct", "k": "eA"}))
     result = herenow("doctor", "--jwks-file", "jwks.json")
     said = " ".join(result.stdout.split())
@@ -141,7 +141,7 @@ def test_doctor_lists_the_usable_keys_of_an_issuer(herenow):
     assert "made for others" not in " ".join(named.stdout.split())
 
 
-def test_doctor_reports_keys_that_cannot_be_loaded(herenow):
+def test_doctor_reports_jwks_keys_that_cannot_be_loaded(herenow):
     Path("jwks.json").write_text("{}")
     for where in (["--jwks-file", "jwks.json"], ["--jwks-url", "http://user:hunter2@127.0.0.1:1/jwks"]):
         result = herenow("doctor", *where)
@@ -160,12 +160,12 @@ def agreed(**flags):
     return [(finding.weight, finding.sentence) for finding in agreement(settings, theirs)]
 
 
-def test_doctor_finds_no_disagreement_on_an_unused_store():
+def test_doctor_compares_no_settings_with_a_live_store_that_no_node_has_used():
     assert [*agreement(load({}, None), {})] == []
     assert list(Path().iterdir()) == []
 
 
-def test_doctor_reports_a_missing_ledger_and_secret_that_differ_from_the_nodes_in_use():
+def test_doctor_reports_a_database_and_a_secret_that_differ_from_those_of_the_running_nodes():
     assert [weight for weight, _ in agreed()] == [Weight.PROBLEM] * 2
     ledger, secret = (sentence for _, sentence in agreed())
     assert ledger.startswith("The ledger sqlite:///herenow.db does not exist yet")
@@ -173,17 +173,17 @@ def test_doctor_reports_a_missing_ledger_and_secret_that_differ_from_the_nodes_i
     assert list(Path().iterdir()) == []
 
 
-def test_doctor_reports_that_a_ledger_in_memory_is_not_shared():
+def test_doctor_reports_that_a_database_in_memory_is_not_the_one_of_the_running_nodes():
     [(_, ledger)] = agreed(ledger="sqlite://", secret="y" * 32)
     assert ledger.startswith("The ledger sqlite:// does not exist yet")
 
 
-def test_doctor_does_not_compare_a_ledger_that_cannot_be_read():
+def test_doctor_does_not_compare_a_database_that_cannot_be_read_with_that_of_the_nodes():
     Path("herenow.db").write_bytes(b"no database" * 99)
     assert [weight for weight, _ in agreed(secret="y" * 32)] == [Weight.FINE]
 
 
-def test_doctor_compares_the_generated_secret_with_that_of_the_nodes(herenow):
+def test_doctor_compares_the_generated_secret_with_that_of_the_running_nodes(herenow):
     herenow("token", "ana")
     settings = load({}, None)
     theirs = {"secret": agreed_terms(settings, "", Path("herenow.secret").read_text().strip())["secret"]}
@@ -243,7 +243,7 @@ def asked(herenow, monkeypatch):
     return run
 
 
-def test_doctor_accepts_an_application_that_answers_and_checks_signatures(asked):
+def test_doctor_accepts_a_relations_application_that_answers_and_checks_signatures(asked):
     code, said = asked(Answering)
     assert code == 0
     assert "/ answers." in said
@@ -261,13 +261,13 @@ def test_doctor_accepts_an_application_that_answers_and_checks_signatures(asked)
         ({"status": 401}, "is relations_secret the same there?"),
     ],
 )
-def test_doctor_reports_an_application_with_wrong_behaviour(asked, behaviour, sentence):
+def test_doctor_reports_a_relations_application_that_answers_wrongly_or_checks_no_signature(asked, behaviour, sentence):
     code, said = asked(type("Wrong", (Answering,), behaviour))
     assert code == 1
     assert sentence in said
 
 
-def test_doctor_reports_an_unreachable_application(herenow, monkeypatch):
+def test_doctor_reports_an_unreachable_relations_application(herenow, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, but not listening
         monkeypatch.setenv("HERENOW_RELATIONS", f"http://127.0.0.1:{taken.getsockname()[1]}/")
@@ -277,7 +277,7 @@ def test_doctor_reports_an_unreachable_application(herenow, monkeypatch):
     assert "does not say who is related" in result.stdout
 
 
-def test_doctor_points_out_open_relations(herenow, monkeypatch):
+def test_doctor_points_out_that_with_open_relations_everybody_sees_everybody(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_RELATIONS", "open")
     result = herenow("doctor")
     assert result.exit_code == 0

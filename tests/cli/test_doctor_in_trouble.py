@@ -78,7 +78,7 @@ async def engine(url):
 # --- The store
 
 
-async def test_doctor_accepts_a_healthy_store(valkey):
+async def test_doctor_accepts_a_healthy_live_store(valkey):
     code, text = await doctor(engine=valkey.url, port=0)
     assert code == 0
     assert found(text, "ok", "engine") == [f"{valkey.url} answers and takes writes."]
@@ -86,7 +86,7 @@ async def test_doctor_accepts_a_healthy_store(valkey):
     assert valkey.client.dbsize() == 0
 
 
-async def test_doctor_reports_a_full_store_and_advises_on_a_nearly_full_one(valkey):
+async def test_doctor_reports_a_full_live_store_and_gives_advice_on_a_nearly_full_one(valkey):
     valkey.client.rpush("other", *[bytes(1 << 10)] * 100)
     for number in range(300):  # so that a few connections do not matter
         valkey.client.copy("other", f"other:{number}")
@@ -105,7 +105,7 @@ async def test_doctor_reports_a_full_store_and_advises_on_a_nearly_full_one(valk
         valkey.client.flushall()
 
 
-async def test_doctor_reports_a_store_with_too_few_replicas(valkey):
+async def test_doctor_reports_a_live_store_with_too_few_replicas(valkey):
     try:
         valkey.client.config_set("min-replicas-to-write", 1)
         code, text = await doctor(engine=valkey.url, port=0)
@@ -117,14 +117,14 @@ async def test_doctor_reports_a_store_with_too_few_replicas(valkey):
     assert "min-replicas-to-write" in sentence
 
 
-async def test_doctor_reports_a_replica(valkey):
+async def test_doctor_reports_a_live_store_that_is_a_replica(valkey):
     with running("--replicaof", f"127.0.0.1 {valkey.port}") as replica:
         code, text = await doctor(engine=replica.url, port=0)
     assert code == 1
     assert "is a replica and takes no writes" in text
 
 
-async def test_doctor_reports_a_store_that_evicts_keys():
+async def test_doctor_reports_a_live_store_that_evicts_keys():
     with running("--maxmemory-policy", "volatile-lru") as server:
         server.client.config_set("maxmemory", server.client.info("memory")["used_memory"] + 300_000)
         for number in range(2_000):
@@ -137,7 +137,7 @@ async def test_doctor_reports_a_store_that_evicts_keys():
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed"])
-async def test_doctor_reports_an_unreachable_store_and_still_runs_the_other_checks(how):
+async def test_doctor_reports_an_unreachable_live_store_and_still_runs_the_other_checks(how):
     with running() as server:
         if how == "frozen":
             server.stop_the_clock()
@@ -150,7 +150,7 @@ async def test_doctor_reports_an_unreachable_store_and_still_runs_the_other_chec
     assert found(text, "ok", "clock")
 
 
-async def test_doctor_advises_on_a_master_without_replicas_after_a_failover():
+async def test_doctor_gives_advice_on_a_redis_master_without_replicas_after_a_failover():
     with closing(SentinelGroup(down_after=500)) as group:
         group.start()
         code, text = await doctor(engine=group.url, port=0)
@@ -171,7 +171,7 @@ TIMINGS = {"beat_every": 1, "dead_after": 2, "grace": 1, "node_lease": 9}
 """Timings of these nodes; another node must have the same."""
 
 
-async def test_doctor_reports_settings_the_nodes_on_a_store_would_refuse_and_writes_nothing(valkey, tmp_path):
+async def test_doctor_reports_settings_that_differ_from_those_of_the_running_nodes_and_writes_nothing(valkey, tmp_path):
     server = await Server(tmp_path, {"engine": valkey.url, **TIMINGS}).start()
     same = {"engine": valkey.url, "port": 0, "ledger": f"sqlite:///{server.ledger}", **TIMINGS}
     agreed = valkey.client.hgetall("{herenow}:terms")
@@ -265,7 +265,7 @@ async def test_doctor_reports_a_node_that_stopped_renewing_its_lease(valkey):
     assert re.search(r"\d+ of 16 lost what they held", "".join(found(text, "problem", "shards")))
 
 
-async def test_doctor_advises_that_the_next_node_takes_over_from_a_single_dead_node(valkey):
+async def test_doctor_says_that_the_next_node_takes_over_the_users_of_a_single_dead_node(valkey):
     async with engine(valkey.url) as opened:
         await opened.renew(Lease("alone", 1, await opened.store_time() - 60_000), begins=True)
     code, text = await doctor(engine=valkey.url, port=0)
@@ -274,7 +274,7 @@ async def test_doctor_advises_that_the_next_node_takes_over_from_a_single_dead_n
     assert "the next one that starts takes over its users" in sentence
 
 
-async def test_doctor_finds_frozen_nodes_by_lease_and_by_request(valkey, tmp_path):
+async def test_doctor_finds_a_frozen_node_by_its_lease_and_by_a_request_to_it(valkey, tmp_path):
     server = await Server(tmp_path, {"engine": valkey.url, **TIMINGS}).start()
     port = int(server.url.rpartition(":")[2])
     settings = {"engine": valkey.url, "port": port, "ledger": f"sqlite:///{server.ledger}", **TIMINGS}
@@ -301,7 +301,7 @@ async def test_doctor_finds_frozen_nodes_by_lease_and_by_request(valkey, tmp_pat
         await server.kill()
 
 
-async def test_doctor_reports_the_problems_of_a_node_with_a_remedy(valkey, tmp_path):
+async def test_doctor_reports_the_problems_that_a_node_knows_with_a_remedy(valkey, tmp_path):
     """The node's store is full."""
     server = await Server(tmp_path, {"engine": valkey.url, "node_lease": 3}).start()
     port = int(server.url.rpartition(":")[2])
@@ -319,7 +319,7 @@ async def test_doctor_reports_the_problems_of_a_node_with_a_remedy(valkey, tmp_p
     )
 
 
-async def test_j10_doctor_and_the_node_report_that_no_process_reaps(valkey, tmp_path):
+async def test_j10_doctor_and_the_node_report_that_no_process_expires_users(valkey, tmp_path):
     settings = {"engine": valkey.url, "node_lease": 2}
     nodes = [Server(tmp_path, {**settings, "reap": "off"}) for _ in range(2)]
     reaper = Server(tmp_path, settings, "reap")
@@ -349,7 +349,7 @@ async def test_j10_doctor_and_the_node_report_that_no_process_reaps(valkey, tmp_
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed", "read-only"])
-async def test_doctor_and_the_node_report_a_failing_ledger(fragile_postgres, fragile_url, tmp_path, how):
+async def test_doctor_and_the_node_report_a_failing_postgresql_database(fragile_postgres, fragile_url, tmp_path, how):
     server = await Server(tmp_path, {"ledger": fragile_url}).start()
     settings = {"ledger": fragile_url, "port": int(server.url.rpartition(":")[2])}
     name = fragile_url.rpartition("/")[2]
@@ -385,7 +385,7 @@ async def test_doctor_and_the_node_report_a_failing_ledger(fragile_postgres, fra
     ("free", "weights"),
     [(0, [Weight.PROBLEM]), (FULL_DISK, [Weight.ADVICE]), (LITTLE_ROOM - 1, [Weight.ADVICE]), (LITTLE_ROOM, [])],
 )
-def test_doctor_reports_a_full_disk(tmp_path, free, weights):
+def test_doctor_reports_a_full_disk_and_gives_advice_on_a_nearly_full_one(tmp_path, free, weights):
     assert [finding.weight for finding in room(tmp_path / "herenow.db", free)] == weights
 
 
@@ -403,12 +403,12 @@ def test_doctor_reports_a_full_disk(tmp_path, free, weights):
         ({"degraded": [{"what": "x", "detail": "Woe.", "fix": "Do this."}]}, Weight.PROBLEM, "Woe. Do this."),
     ],
 )
-def test_statistics_become_findings(given, weight, words):
+def test_doctor_turns_statistics_of_a_node_into_problems_and_advice(given, weight, words):
     first = next(iter(said("http://a:1", stats(**given))))
     assert first.weight is weight
     assert words in first.sentence
 
 
-def test_a_few_conflicts_are_no_finding():
+def test_doctor_does_not_report_a_few_write_conflicts_of_a_node():
     some = stats(per_second={"conflicts": 9.0, "changes": 1.0})
     assert [finding.weight for finding in said("http://a:1", some)] == [Weight.FINE]

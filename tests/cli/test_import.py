@@ -11,7 +11,7 @@ from herenow.ledgers import open_ledger
 NOW = 1_790_000_000_000
 
 
-def test_a_csv_file_becomes_edges(herenow):
+def test_herenow_import_reads_relations_from_a_csv_file(herenow):
     Path("graph.csv").write_text(
         "kind,a,b,until\nfollow,ana,bob\nfollow,bob,ana\nroom,r1,ana\ncontact,ana,eva,1790000000001\n"
     )
@@ -22,14 +22,14 @@ def test_a_csv_file_becomes_edges(herenow):
     assert member("r1", "ana")
 
 
-def test_an_ndjson_file_becomes_edges(herenow):
+def test_herenow_import_reads_relations_from_an_ndjson_file(herenow):
     Path("graph.ndjson").write_text('{"kind":"contact","a":"ana","b":7}\n\n')
     assert herenow("import", "graph.ndjson").exit_code == 0
     assert contacts("ana") == ["7"]
 
 
 @pytest.mark.parametrize("text", ["contact,ana,bob\n", '{"kind":"contact","a":"ana","b":"bob"}\n'])
-def test_standard_input_is_recognised_by_its_first_line(herenow, text):
+def test_herenow_import_recognises_csv_or_ndjson_on_standard_input_by_the_first_line(herenow, text):
     assert herenow("import", "-", stdin=text).exit_code == 0
     assert contacts("ana") == ["bob"]
 
@@ -42,7 +42,9 @@ def test_standard_input_is_recognised_by_its_first_line(herenow, text):
         ("http://127.0.0.1:1/", "room,r,bob\n", "rooms are not kept here"),
     ],
 )
-def test_edges_that_the_configured_relations_ignore_are_not_imported(herenow, monkeypatch, relations, line, said):
+def test_herenow_import_refuses_relations_that_the_relations_setting_would_ignore(
+    herenow, monkeypatch, relations, line, said
+):
     monkeypatch.setenv("HERENOW_RELATIONS", relations)
     monkeypatch.setenv("HERENOW_RELATIONS_SECRET", "x" * 32)
     result = herenow("import", "-", stdin=line)
@@ -51,24 +53,24 @@ def test_edges_that_the_configured_relations_ignore_are_not_imported(herenow, mo
     assert contacts("ana") == []
 
 
-def test_rooms_are_imported_with_open_relations(herenow, monkeypatch):
+def test_herenow_import_accepts_room_memberships_with_open_relations(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_RELATIONS", "open")
     assert herenow("import", "-", stdin="room,r,ana\n").exit_code == 0
     assert member("r", "ana")
 
 
-def test_an_import_can_be_repeated(herenow):
+def test_herenow_import_can_be_repeated_with_the_same_file(herenow):
     Path("graph.csv").write_text("contact,ana,bob\n")
     herenow("import", "graph.csv")
     assert herenow("import", "graph.csv").stdout == "Imported 1 rows; 0 of them were new.\n"
 
 
-def test_an_empty_file_is_imported_without_an_error(herenow):
+def test_herenow_import_accepts_an_empty_file(herenow):
     Path("graph.csv").write_text("")
     assert herenow("import", "graph.csv").stdout == "Imported 0 rows; 0 of them were new.\n"
 
 
-def test_a_bad_line_is_named_and_nothing_of_its_batch_is_written(herenow, monkeypatch):
+def test_herenow_import_names_a_bad_line_and_writes_nothing_of_its_batch(herenow, monkeypatch):
     monkeypatch.setattr(import_graph, "BATCH", 2)
     Path("graph.csv").write_text("contact,ana,b1\ncontact,ana,b2\ncontact,ana,b3\nlikes,ana,b4\n")
     result = herenow("import", "graph.csv")
@@ -78,7 +80,7 @@ def test_a_bad_line_is_named_and_nothing_of_its_batch_is_written(herenow, monkey
     assert contacts("ana") == ["b1", "b2"]
 
 
-def test_a_missing_file_is_a_usage_error(herenow):
+def test_herenow_import_of_a_missing_file_is_a_usage_error(herenow):
     assert herenow("import", "no.csv").exit_code == 2
 
 

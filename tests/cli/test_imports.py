@@ -28,7 +28,7 @@ ELSEWHERE = {
 OF_A_NODE = {"picows", "prometheus_client", "sqlalchemy", "starlette", "structlog", "uvicorn", "uvloop"}
 
 
-async def test_a_default_node_imports_no_module_of_unused_features(tmp_path):
+async def test_a_server_with_default_settings_imports_no_python_module_of_unused_features(tmp_path):
     server = Server(tmp_path, {})
     await (await server.start()).stop()  # creates the ledger
     server.environment = ASKED
@@ -39,7 +39,7 @@ async def test_a_default_node_imports_no_module_of_unused_features(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["token", "ana"], ["--version"]])
-def test_a_command_that_only_prints_does_not_import_the_node(tmp_path, arguments):
+def test_a_command_that_only_prints_does_not_import_the_server_code(tmp_path, arguments):
     run = subprocess.run(
         [sys.executable, "-m", "herenow.cli", *arguments],
         cwd=tmp_path,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def test_an_empty_ledger_is_brought_up_to_date_once(herenow):
+def test_herenow_migrate_brings_an_empty_sqlite_database_up_to_date_once(herenow):
     first = herenow("migrate")
     assert first.exit_code == 0
     assert first.stdout.startswith("The ledger went from empty to ")
@@ -12,7 +12,7 @@ def test_an_empty_ledger_is_brought_up_to_date_once(herenow):
     assert second.stdout.startswith("The ledger is up to date")
 
 
-def test_a_ledger_that_cannot_be_opened_gives_one_error_line(herenow):
+def test_herenow_migrate_prints_one_error_line_if_the_database_cannot_be_opened(herenow):
     Path("herenow.db").mkdir()
     result = herenow("migrate")
     assert result.exit_code in (1, 2)

@@ -38,14 +38,14 @@ def words(result):
     return " ".join(said.split())
 
 
-def test_a_ledger_is_migrated_once(herenow, database):
+def test_herenow_migrate_brings_an_empty_postgresql_database_up_to_date_once(herenow, database):
     first, second = herenow("migrate", "--ledger", database), herenow("migrate", "--ledger", database)
     assert (first.exit_code, second.exit_code) == (0, 0)
     assert first.stdout == f"The ledger went from empty to {NEWEST}.\n"
     assert second.stdout == f"The ledger is up to date ({NEWEST}).\n"
 
 
-def test_relations_are_imported(herenow, postgres_server, database):
+def test_herenow_import_writes_relations_into_a_postgresql_database(herenow, postgres_server, database):
     Path("graph.csv").write_text("follow,ana,bo\nfollow,bo,ana\nroom,r,ana\n")
     result = herenow("import", "graph.csv", "--ledger", database)
     assert result.exit_code == 0, result.stderr
@@ -53,7 +53,9 @@ def test_relations_are_imported(herenow, postgres_server, database):
     assert sql(postgres_server, database, "SELECT count(*) FROM herenow.follows") == "2"
 
 
-def test_an_older_or_newer_schema_gives_one_error_line(herenow, postgres_server, database):
+def test_herenow_import_into_postgresql_with_an_older_or_newer_schema_prints_one_error_line(
+    herenow, postgres_server, database
+):
     herenow("migrate", "--ledger", database)
     for version, exit_code, advice in (("0001", 2, "run herenow migrate first"), ("9999", 2, "or a newer one")):
         sql(postgres_server, database, f"UPDATE herenow.{VERSION_TABLE} SET version_num = '{version}'")
@@ -64,7 +66,7 @@ def test_an_older_or_newer_schema_gives_one_error_line(herenow, postgres_server,
 
 
 @pytest.mark.parametrize("command", ["migrate", "doctor", "import"])
-def test_a_missing_server_and_a_missing_database_give_an_error_line(herenow, postgres_server, command):
+def test_commands_print_an_error_if_the_postgresql_server_or_database_is_missing(herenow, postgres_server, command):
     nobody = f"postgresql://ana:hunter2@127.0.0.1:{free_port()}/x"
     nowhere = postgres_server.url("nowhere", "postgres:hunter2")
     arguments = [command, "-"] if command == "import" else [command]
@@ -80,7 +82,9 @@ def test_a_missing_server_and_a_missing_database_give_an_error_line(herenow, pos
 
 
 @pytest.mark.parametrize("broken", ["refused", "older", "read-only"])
-def test_serve_reports_in_one_line_why_it_does_not_start(herenow, postgres_server, database, broken):
+def test_herenow_serve_reports_in_one_line_why_it_cannot_start_on_a_postgresql_database(
+    herenow, postgres_server, database, broken
+):
     """In a separate process: it configures logging, which must not add lines."""
     herenow("migrate", "--ledger", database)
     url, exit_code, sentence = database, 2, "run herenow migrate first"
@@ -100,7 +104,7 @@ def test_serve_reports_in_one_line_why_it_does_not_start(herenow, postgres_serve
     assert "hunter2" not in done.stderr + done.stdout
 
 
-def test_doctor_accepts_a_new_database_and_changes_nothing(herenow, postgres_server, database):
+def test_doctor_accepts_a_new_postgresql_database_and_changes_nothing(herenow, postgres_server, database):
     result = herenow("doctor", "--ledger", database)
     assert result.exit_code == 0, result.stdout
     said = words(result)
@@ -121,7 +125,9 @@ def test_doctor_reports_an_older_or_newer_postgres_schema(herenow, postgres_serv
         assert advice in words(result)
 
 
-def test_doctor_checks_whether_a_database_is_the_ledger_of_the_nodes(herenow, postgres_server, database):
+def test_doctor_checks_whether_a_postgresql_database_is_the_one_of_the_running_nodes(
+    herenow, postgres_server, database
+):
     settings = load({"ledger": database}, None)
     [finding] = agreement(settings, {"ledger": "theirs"})
     assert "cli_" in finding.sentence
@@ -134,7 +140,7 @@ def test_doctor_checks_whether_a_database_is_the_ledger_of_the_nodes(herenow, po
     assert [finding.weight for finding in agreement(settings, {"ledger": theirs})] == [Weight.FINE]
 
 
-def test_doctor_finds_missing_rights(herenow, postgres_server, database):
+def test_doctor_reports_missing_rights_of_the_postgresql_user(herenow, postgres_server, database):
     name = database.rpartition("/")[2]
     postgres_server.sql_now("CREATE ROLE visitor LOGIN")
     url = postgres_server.url(name, "visitor:hunter2")

@@ -35,14 +35,14 @@ def started(monkeypatch):
         (["--shard-id", "15"], frozenset({15})),
     ],
 )
-def test_reap_selects_shards_in_three_ways(herenow, started, flags, shards):
+def test_herenow_reap_accepts_all_shards_a_list_of_shards_or_one_shard_id(herenow, started, flags, shards):
     result = herenow("reap", *REDIS, *flags)
     ((_, reaping),) = started
     assert result.exit_code == 7
     assert reaping == Reaping(shards, poll=1.0, batch=500, first=True)
 
 
-def test_reap_takes_poll_interval_and_batch_size(herenow, started, tmp_path):
+def test_herenow_reap_accepts_a_poll_interval_and_a_batch_size(herenow, started, tmp_path):
     (tmp_path / "herenow.toml").write_text('shards = 4\nengine = "redis://127.0.0.1:2"\n')
     herenow("reap", "--poll-interval", "0.25", "--batch-size", "40", "--shards", "3")
     ((settings, reaping),) = started
@@ -73,14 +73,14 @@ def test_reap_takes_poll_interval_and_batch_size(herenow, started, tmp_path):
         (["--engine", "memory://"], "a reaper of its own needs a Redis engine."),
     ],
 )
-def test_a_wrong_flag_gives_an_error_line_and_starts_no_reaper(herenow, started, flags, sentence):
+def test_herenow_reap_with_a_wrong_flag_prints_an_error_and_does_not_start(herenow, started, flags, sentence):
     result = herenow("reap", *REDIS, *flags)
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert started == []
 
 
-def test_serve_on_memory_refuses_reap_off(herenow, started):
+def test_herenow_serve_on_the_memory_store_refuses_reap_off(herenow, started):
     result = herenow("serve", "--reap", "off")
     assert result.exit_code == 2
     assert "nobody else could end what is due" in result.stderr

@@ -23,7 +23,7 @@ def started(monkeypatch):
     return calls
 
 
-def test_flags_become_settings(herenow, started):
+def test_flags_of_herenow_serve_become_settings(herenow, started):
     result = herenow("serve", "--port", "0", "--beat-every", "2", "--dead-after=6", "--demo")
     ((settings, demo),) = started
     assert result.exit_code == 7
@@ -31,35 +31,35 @@ def test_flags_become_settings(herenow, started):
     assert settings.source_of("port") == "--port"
 
 
-def test_a_settings_file_can_be_named(herenow, started, tmp_path):
+def test_herenow_serve_reads_the_settings_file_given_by_config(herenow, started, tmp_path):
     (tmp_path / "other.toml").write_text("port = 5")
     herenow("serve", "--config", "other.toml")
     ((settings, demo),) = started
     assert (settings.port, demo) == (5, False)
 
 
-def test_a_wrong_setting_starts_no_server(herenow, started):
+def test_herenow_serve_with_a_wrong_setting_starts_no_server(herenow, started):
     result = herenow("serve", "--host", "0.0.0.0")
     assert result.exit_code == 2
     assert "needs a configured secret" in result.stderr
     assert started == []
 
 
-def test_every_setting_is_a_flag_with_its_variable(herenow):
+def test_the_help_of_herenow_serve_lists_every_setting_as_flag_and_environment_variable(herenow):
     shown = herenow("serve", "--help").stdout
     for name in Settings.model_fields:
         assert f"--{name.replace('_', '-')} " in shown
         assert f"HERENOW_{name.upper()}" in shown
 
 
-def test_several_workers_on_memory_are_refused_with_the_remedy(herenow, started):
+def test_herenow_serve_refuses_several_workers_on_the_memory_store_with_a_remedy(herenow, started):
     result = herenow("serve", "--workers", "4")
     assert result.exit_code == 2
     assert "several workers need a Redis engine (engine = redis://…)" in result.stderr
     assert started == []
 
 
-def test_demo_with_several_workers_is_refused(herenow, started):
+def test_herenow_serve_refuses_demo_with_several_workers(herenow, started):
     result = herenow("serve", "--workers", "2", "--engine", "redis://127.0.0.1:1", "--demo")
     assert result.exit_code == 1
     assert "--demo is for one process" in result.stderr

@@ -13,7 +13,7 @@ from herenow.transport.auth import Expected, verify
 SECRET = "correct horse battery staple, twice over"
 
 
-def test_a_token_is_signed_with_the_configured_secret(herenow, monkeypatch):
+def test_herenow_token_prints_a_token_signed_with_the_configured_secret(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_SECRET", SECRET)
     claims = claims_of(herenow("token", "ana", "--ttl", "60"), SECRET)
     assert claims.user == "ana"
@@ -21,18 +21,18 @@ def test_a_token_is_signed_with_the_configured_secret(herenow, monkeypatch):
     assert claims.expires_at_ms - claims.issued_at_ms == 60_000
 
 
-def test_the_token_command_mints_service_tokens(herenow, monkeypatch):
+def test_herenow_token_with_scope_service_prints_a_service_token(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_SECRET", SECRET)
     assert claims_of(herenow("token", "backend", "--scope", "service"), SECRET).is_service
 
 
-def test_a_token_minted_before_the_first_start_is_valid_for_the_node(herenow):
+def test_a_token_of_herenow_token_before_the_first_server_start_is_valid_for_the_server(herenow):
     result = herenow("token", "ana")
     assert Path("herenow.secret").exists()
     assert claims_of(result, resolve_secret(Settings())).user == "ana"
 
 
-def test_a_token_names_the_issuer_and_the_audience_that_nodes_expect(herenow, monkeypatch):
+def test_herenow_token_puts_the_configured_issuer_and_audience_into_the_token(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_SECRET", SECRET)
     result = herenow("token", "ana", "--jwt-issuer", "https://i", "--jwt-audience", "a,b")
     minted, now = result.stdout.strip(), time.time()
@@ -43,7 +43,7 @@ def test_a_token_names_the_issuer_and_the_audience_that_nodes_expect(herenow, mo
             verify(minted, SECRET, now=now, max_ttl=86_400, expected=other)
 
 
-def test_the_token_command_refuses_when_only_an_issuer_has_keys(herenow):
+def test_herenow_token_is_refused_when_only_jwks_keys_and_no_secret_are_configured(herenow):
     result = herenow("token", "ana", "--jwks-url", "https://issuer.example/jwks")
     assert result.exit_code == 2
     assert "configure a secret as well" in result.stderr
@@ -62,7 +62,7 @@ def test_the_token_command_refuses_when_only_an_issuer_has_keys(herenow):
         ([], "Missing argument 'USER'"),
     ],
 )
-def test_wrong_usage_of_the_token_command_exits_with_2(herenow, arguments, said):
+def test_wrong_usage_of_herenow_token_exits_with_2(herenow, arguments, said):
     result = herenow("token", *arguments)
     assert result.exit_code == 2
     assert said in result.stderr

@@ -56,7 +56,7 @@ async def begun(*arguments, **options):
     return await asyncio.create_subprocess_exec(*command, **{**pipes, **options})
 
 
-async def test_top_shows_that_a_node_is_well_and_its_figures(server):
+async def test_herenow_top_shows_that_a_node_is_well_and_its_figures(server):
     async with server.client("ana"), server.client("bo"):
         stats = await server.rest("GET", "/stats")
         while stats["users"]["online"] != 2 or stats["degraded"]:  # a busy machine makes it late for a moment
@@ -72,7 +72,7 @@ async def test_top_shows_that_a_node_is_well_and_its_figures(server):
     assert "\x1b" not in out
 
 
-async def test_top_prints_json_on_request(server):
+async def test_herenow_top_prints_json_on_request(server):
     code, out, _ = await top(server.url, "http://127.0.0.1:1", "--once", "--json")
     assert code == 1
     [line] = out.splitlines()
@@ -84,7 +84,7 @@ async def test_top_prints_json_on_request(server):
     assert problem["nodes"] == ["http://127.0.0.1:1"]
 
 
-async def test_top_reports_an_unreachable_node_in_one_line_with_exit_code_1(tmp_path):
+async def test_herenow_top_reports_an_unreachable_node_in_one_line_with_exit_code_1(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, but not listening
         code, out, err = await top(f"http://127.0.0.1:{taken.getsockname()[1]}", "--once")
@@ -92,7 +92,7 @@ async def test_top_reports_an_unreachable_node_in_one_line_with_exit_code_1(tmp_
     assert re.fullmatch(r"Error: http://\S+ cannot be reached: nothing listens there\.\n", err)
 
 
-async def test_top_distinguishes_a_frozen_node_from_an_unreachable_one(tmp_path):
+async def test_herenow_top_distinguishes_a_frozen_node_from_an_unreachable_one(tmp_path):
     async with node(tmp_path) as server:
         os.kill(server.pid, signal.SIGSTOP)
         code, _, err = await top(server.url, "--once")
@@ -106,7 +106,7 @@ async def test_top_distinguishes_a_frozen_node_from_an_unreachable_one(tmp_path)
     [(token("ana"), "forbidden"), ("rubbish", "token_malformed"), (token("ops", "service", ttl=-10), "token_expired")],
     ids=["a user's", "rubbish", "expired"],
 )
-async def test_top_reports_a_wrong_token_in_one_line_with_exit_code_2(server, given, said):
+async def test_herenow_top_reports_a_wrong_token_in_one_line_with_exit_code_2(server, given, said):
     code, out, err = await top(server.url, "--once", "--token", given)
     assert (code, out) == (2, "")
     assert err.startswith(f"Error: {server.url} refuses the token ({said})")
@@ -114,13 +114,13 @@ async def test_top_reports_a_wrong_token_in_one_line_with_exit_code_2(server, gi
 
 
 @pytest.mark.parametrize("wrong", ["ftp://127.0.0.1", "http://", "", "http://127.0.0.1:x", "http://127.0.0.1:0"])
-async def test_top_exits_with_2_on_a_wrong_address(wrong):
+async def test_herenow_top_exits_with_2_on_a_wrong_address(wrong):
     code, _, err = await top(wrong, "--once")
     assert code == 2
     assert "is no address of a node" in err
 
 
-async def test_top_exits_with_2_if_another_program_answers():
+async def test_herenow_top_exits_with_2_if_another_program_answers():
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
@@ -133,7 +133,7 @@ async def test_top_exits_with_2_if_another_program_answers():
     assert "is no herenow" in err
 
 
-async def test_top_on_a_pipe_prints_until_it_is_interrupted(server):
+async def test_herenow_top_on_a_pipe_prints_until_it_is_interrupted(server):
     process = await begun(server.url, "--every", "0.2")
     for _ in range(3):
         while not (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).startswith(b"herenow top"):
@@ -144,7 +144,7 @@ async def test_top_on_a_pipe_prints_until_it_is_interrupted(server):
     assert (process.returncode, err) == (0, b"")
 
 
-async def test_top_ends_without_an_error_when_its_pipe_is_closed(server):
+async def test_herenow_top_ends_without_an_error_when_its_pipe_is_closed(server):
     process = await begun(server.url, "--every", "0.2")
     await asyncio.wait_for(process.stdout.readline(), PATIENCE)
     process._transport.get_pipe_transport(1).close()
@@ -154,7 +154,7 @@ async def test_top_ends_without_an_error_when_its_pipe_is_closed(server):
     assert (code, err) == (0, b"")
 
 
-async def test_top_shows_a_node_going_away_and_coming_back(tmp_path):
+async def test_herenow_top_shows_a_node_going_away_and_coming_back(tmp_path):
     async with node(tmp_path) as server:
         process = await begun(server.url, "--every", "0.2", "--json")
 
@@ -210,7 +210,7 @@ def terminal():
 
 
 @pytest.mark.parametrize("end", ["q", "\x03", "SIGTERM"])
-async def test_top_draws_resizes_and_restores_the_terminal(server, terminal, end):
+async def test_herenow_top_draws_resizes_and_restores_the_terminal(server, terminal, end):
     before = termios.tcgetattr(terminal.theirs)
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
     process = await begun(
@@ -245,7 +245,7 @@ async def test_top_draws_resizes_and_restores_the_terminal(server, terminal, end
 # --- Several workers
 
 
-async def test_top_shows_workers_as_rows_and_reports_one_that_hangs(tmp_path):
+async def test_herenow_top_shows_worker_processes_as_rows_and_reports_one_that_hangs(tmp_path):
     with running() as store:
         async with node(tmp_path, engine=store.url, workers=2) as server:
             async with asyncio.timeout(PATIENCE):

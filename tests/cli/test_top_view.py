@@ -56,7 +56,7 @@ def said(*asked, width=200):
     return printed(lines(list(asked), width), colours=False)
 
 
-def test_the_same_problem_of_several_nodes_is_one_line_that_names_them():
+def test_herenow_top_shows_the_same_problem_of_several_nodes_in_one_line_that_names_them():
     one, two = (NodeAnswer(url, stats(degraded=[OOM])) for url in ("http://a:1", "http://b:2"))
     three = NodeAnswer("http://c:3", stats())
     [problem] = problems([one, two, three])
@@ -64,7 +64,7 @@ def test_the_same_problem_of_several_nodes_is_one_line_that_names_them():
     assert said(one, two, three)[:2] == ["✗ The store is full. (a:1, b:2)", "  → Raise its maxmemory."]
 
 
-def test_users_are_not_summed_over_nodes_but_connections_are():
+def test_herenow_top_sums_connections_over_nodes_but_not_users():
     text = "\n".join(said(NodeAnswer("http://a:1", stats()), NodeAnswer("http://b:2", stats())))
     assert "3 online · 1 busy · 1 away" in text
     assert "10 connections" in text
@@ -80,12 +80,12 @@ def test_users_are_not_summed_over_nodes_but_connections_are():
         ({"delivery": {"p50": 0.1, "p99": 2.5}}, "Changes take 2.5 s"),
     ],
 )
-def test_top_also_reports_problems_a_node_does_not_list_itself(given, sentence):
+def test_herenow_top_also_reports_problems_that_a_node_does_not_list_itself(given, sentence):
     [problem] = problems([NodeAnswer("http://a:1", stats(**given))])
     assert sentence in problem.sentence
 
 
-def test_the_table_shows_a_lost_lease_and_a_node_that_stopped_renewing():
+def test_herenow_top_shows_a_lost_lease_and_a_node_that_stopped_renewing_its_lease():
     process = {
         "worker": 1,
         "restarts": 0,
@@ -112,7 +112,7 @@ def test_the_table_shows_a_lost_lease_and_a_node_that_stopped_renewing():
     assert "e2  overdue, seen to renew 8 s ago (not asked here)" in text
 
 
-def test_problem_lines_are_wrapped_and_table_lines_are_cut():
+def test_herenow_top_wraps_long_problem_lines_and_cuts_long_table_lines():
     sentence = "✗ " + "word " * 30
     shown = fitted([Line(sentence.strip()), Line("x" * 100)], 30, 99)
     assert all(len(line.text) <= 30 for line in shown)
@@ -120,7 +120,7 @@ def test_problem_lines_are_wrapped_and_table_lines_are_cut():
     assert shown[-1].text == "x" * 30
 
 
-def test_wrapping_a_word_longer_than_the_terminal_terminates():
+def test_herenow_top_can_wrap_a_word_longer_than_the_terminal():
     assert len(fitted([Line("✗ " + "y" * 500)], 5, 99)) < 60
 
 
@@ -136,16 +136,16 @@ def test_wrapping_a_word_longer_than_the_terminal_terminates():
         ("http://[::1]:8000/api/v1/stats", "http://[::1]:8000"),
     ],
 )
-def test_an_address_is_normalised_to_the_base_url(text, url):
+def test_herenow_top_reduces_a_given_address_to_the_base_url_of_the_node(text, url):
     assert checked_url(text) == url
 
 
-def test_the_default_url_is_derived_from_the_settings():
+def test_the_default_url_of_herenow_top_is_derived_from_the_settings():
     assert own_url(Settings(host="0.0.0.0", port=9, secret=SECRET)) == "http://127.0.0.1:9"
     assert own_url(Settings(host="::1", port=9)) == "http://[::1]:9"
 
 
-def test_top_uses_the_given_token_mints_one_or_needs_none(tmp_path, monkeypatch):
+def test_herenow_top_uses_the_given_token_or_mints_one_or_needs_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert tokens(Settings(), "mine")("http://127.0.0.1") == "mine"
     assert tokens(Settings(secret=SECRET), None)("http://localhost:1") is None
@@ -155,5 +155,5 @@ def test_top_uses_the_given_token_mints_one_or_needs_none(tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_large_numbers_have_thousands_separators():
+def test_herenow_top_shows_large_numbers_with_thousands_separators():
     assert "1\u202f234\u202f567 connections" in "\n".join(said(NodeAnswer("http://a:1", stats(connections=1_234_567))))

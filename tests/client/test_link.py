@@ -58,7 +58,7 @@ async def hear(socket: websockets.ServerConnection, kind: str) -> dict[str, obje
     raise AssertionError(f"no {kind} came")
 
 
-async def test_a_mode_whose_answer_was_lost_is_sent_again_on_the_next_connection():
+async def test_the_python_client_sends_a_mode_again_on_the_next_connection_if_its_answer_was_lost():
     said = []
 
     async def part(socket: websockets.ServerConnection, number: int) -> None:
@@ -75,7 +75,7 @@ async def test_a_mode_whose_answer_was_lost_is_sent_again_on_the_next_connection
     assert said == [(1, "busy"), (2, "busy")]
 
 
-async def test_a_mode_set_while_the_connection_ends_is_sent_on_the_next_connection(monkeypatch):
+async def test_the_python_client_sends_a_mode_set_while_the_connection_ends_on_the_next_connection(monkeypatch):
     async def part(socket: websockets.ServerConnection, number: int) -> None:
         frame = await hear(socket, "presence.set")
         await socket.send(json.dumps({"type": "presence.ok", "id": frame["id"]}))
@@ -90,7 +90,7 @@ async def test_a_mode_set_while_the_connection_ends_is_sent_on_the_next_connecti
         await here.set(mode="busy")
 
 
-async def test_setting_a_mode_times_out_without_an_answer(monkeypatch):
+async def test_setting_a_mode_in_the_python_client_times_out_without_an_answer(monkeypatch):
     monkeypatch.setattr(live, "ANSWER", 0.3)
 
     async def part(socket: websockets.ServerConnection, number: int) -> None:
@@ -102,7 +102,7 @@ async def test_setting_a_mode_times_out_without_an_answer(monkeypatch):
             await here.set(mode="busy")
 
 
-async def test_a_failed_token_renewal_is_retried_before_the_token_expires(monkeypatch):
+async def test_the_python_client_retries_a_failed_token_renewal_before_the_token_expires(monkeypatch):
     monkeypatch.setattr(link, "PATIENCE", 0.05)
     refreshed = asyncio.get_running_loop().create_future()
     asked = 0
@@ -124,7 +124,7 @@ async def test_a_failed_token_renewal_is_retried_before_the_token_expires(monkey
         assert here.state.phase == "connected"
 
 
-async def test_a_token_of_another_user_closes_the_client(monkeypatch):
+async def test_a_renewed_token_of_another_user_closes_the_python_client(monkeypatch):
     users = iter(["ana", "bo"])
     connections = 0
 
@@ -141,7 +141,7 @@ async def test_a_token_of_another_user_closes_the_client(monkeypatch):
     assert connections == 1
 
 
-async def test_an_internal_error_is_raised_to_every_waiting_reader(monkeypatch):
+async def test_an_internal_error_of_the_python_client_is_raised_to_every_waiting_reader(monkeypatch):
     async def part(socket: websockets.ServerConnection, number: int) -> None:
         await socket.wait_closed()
 
@@ -152,7 +152,7 @@ async def test_an_internal_error_is_raised_to_every_waiting_reader(monkeypatch):
                 pass
 
 
-async def test_two_thousand_watches_are_one_subscribe_frame():
+async def test_the_python_client_sends_two_thousand_watches_in_one_subscribe_frame():
     asked = asyncio.get_running_loop().create_future()
 
     async def part(socket: websockets.ServerConnection, number: int) -> None:

@@ -44,7 +44,7 @@ async def restart(server: Server) -> None:
     await server.start()
 
 
-async def test_a_watcher_sees_a_user_connect_become_busy_type_and_sign_out(server, people):
+async def test_the_python_client_sees_a_watched_user_connect_become_busy_type_and_sign_out(server, people):
     ana_id, bo_id = people
     async with client(server, ana_id, "a1") as ana:
         changes = ana.watch([bo_id])
@@ -73,7 +73,7 @@ async def test_a_watcher_sees_a_user_connect_become_busy_type_and_sign_out(serve
         await sees(ana, bo_id, "offline")
 
 
-async def test_contacts_strangers_and_invalid_ids_can_be_watched(server, people):
+async def test_the_python_client_watches_contacts_and_strangers_and_refuses_invalid_ids(server, people):
     ana_id, bo_id = people
     async with client(server, ana_id) as ana:
         contact = await until(ana.watch_contacts(), lambda c: True)
@@ -87,7 +87,7 @@ async def test_contacts_strangers_and_invalid_ids_can_be_watched(server, people)
         assert again.now.status == "offline"
 
 
-async def test_a_slow_reader_gets_only_the_latest_change(server, people):
+async def test_a_slow_reader_of_the_python_client_gets_only_the_latest_change(server, people):
     ana_id, bo_id = people
     async with client(server, ana_id) as ana, client(server, bo_id) as bo:
         slow, quick = ana.watch([bo_id]), ana.watch([bo_id])
@@ -100,7 +100,7 @@ async def test_a_slow_reader_gets_only_the_latest_change(server, people):
         assert (latest.before, latest.now.status) == (first.now, "busy")
 
 
-async def test_a_watch_without_a_reader_is_unsubscribed(server, people):
+async def test_the_python_client_unsubscribes_users_whom_no_reader_watches_any_more(server, people):
     ana_id, bo_id = people
     async with client(server, ana_id) as ana:
         async with ana.watch([bo_id]) as watch:
@@ -112,7 +112,7 @@ async def test_a_watch_without_a_reader_is_unsubscribed(server, people):
         assert [change async for change in watch] == []
 
 
-async def test_a_token_is_renewed_before_it_expires(server, people):
+async def test_the_python_client_renews_its_token_before_it_expires(server, people):
     ana_id, bo_id = people
     asked = []
 
@@ -129,7 +129,7 @@ async def test_a_token_is_renewed_before_it_expires(server, people):
     assert [state.phase for state in await phases] == ["connected", "closed"]
 
 
-async def test_an_expired_token_is_replaced_after_close_code_4401(server, people):
+async def test_the_python_client_replaces_an_expired_token_after_close_code_4401(server, people):
     ana_id, bo_id = people
     tokens = [mint(SECRET, bo_id, ttl=4)]
     async with client(server, bo_id, "b1", token=lambda: tokens[-1]) as bo:
@@ -139,7 +139,7 @@ async def test_an_expired_token_is_replaced_after_close_code_4401(server, people
         await bo.connected()
 
 
-async def test_a_refused_token_closes_the_client(server, people):
+async def test_a_refused_token_closes_the_python_client(server, people):
     ana_id, bo_id = people
     async with client(server, bo_id, token=mint("another secret, that is long enough", bo_id)) as bo:
         with pytest.raises(Closed) as closed:
@@ -151,14 +151,14 @@ async def test_a_refused_token_closes_the_client(server, people):
             await bo.connected()
 
 
-async def test_a_token_source_that_returns_none_closes_the_client(server, people):
+async def test_a_token_function_that_returns_none_closes_the_python_client(server, people):
     ana_id, bo_id = people
     async with client(server, bo_id, token=lambda: None) as bo:
         with pytest.raises(Closed, match="signed_out"):
             await bo.connected()
 
 
-async def test_a_device_signed_out_by_rest_closes_the_client(server, people):
+async def test_a_sign_out_of_its_device_by_rest_closes_the_python_client(server, people):
     ana_id, bo_id = people
     async with client(server, bo_id, "b1") as bo:
         await bo.connected()
@@ -168,7 +168,7 @@ async def test_a_device_signed_out_by_rest_closes_the_client(server, people):
         assert closed.value.code == 4409
 
 
-async def test_a_client_reconnects_after_the_server_was_killed(server, people):
+async def test_the_python_client_reconnects_after_the_server_was_killed(server, people):
     ana_id, bo_id = people
     async with client(server, ana_id, "a1") as ana, client(server, bo_id, "b1") as bo:
         changes = ana.watch([bo_id])
@@ -182,7 +182,7 @@ async def test_a_client_reconnects_after_the_server_was_killed(server, people):
         await sees(ana, bo_id, "busy")
 
 
-async def test_a_client_reconnects_at_the_time_a_stopping_server_gave(server, people):
+async def test_the_python_client_reconnects_at_the_time_that_a_stopping_server_gave(server, people):
     ana_id, bo_id = people
     async with client(server, ana_id) as ana:
         await ana.connected()
@@ -196,7 +196,7 @@ async def test_a_client_reconnects_at_the_time_a_stopping_server_gave(server, pe
         await ana.connected()
 
 
-async def test_a_failing_token_source_is_reported_and_called_again(server, people):
+async def test_the_python_client_reports_a_failing_token_function_and_calls_it_again(server, people):
     ana_id, bo_id = people
     fails = [True]
 
@@ -213,7 +213,7 @@ async def test_a_failing_token_source_is_reported_and_called_again(server, peopl
         await bo.connected()
 
 
-async def test_leaving_the_client_ends_every_reader_without_an_error(server, people):
+async def test_leaving_the_python_client_ends_every_reader_without_an_error(server, people):
     ana_id, bo_id = people
     here = client(server, ana_id)
     async with here:
@@ -230,20 +230,22 @@ async def _all(iterator):
     return [each async for each in iterator]
 
 
-async def test_an_invalid_address_closes_the_client():
+async def test_an_invalid_server_address_closes_the_python_client():
     async with Herenow("mailto:ana", lambda: mint(SECRET, "ana")) as here:
         with pytest.raises(Closed):
             await here.connected()
 
 
-async def test_setting_a_mode_without_a_connection_raises_unavailable_after_a_timeout(unused_tcp_port, monkeypatch):
+async def test_setting_a_mode_in_the_python_client_without_a_connection_raises_unavailable_after_a_timeout(
+    unused_tcp_port, monkeypatch
+):
     monkeypatch.setattr(live, "ANSWER", 0.2)
     async with Herenow(f"ws://127.0.0.1:{unused_tcp_port}/", lambda: mint(SECRET, "ana")) as here:
         with pytest.raises(Unavailable):
             await here.set(mode="busy")
 
 
-async def test_an_unreachable_server_is_retried_without_an_exception(unused_tcp_port):
+async def test_the_python_client_retries_an_unreachable_server_without_an_exception(unused_tcp_port):
     async with Herenow(f"ws://127.0.0.1:{unused_tcp_port}/ws/presence", lambda: mint(SECRET, "ana")) as here:
         waiting = await until(here.states(), lambda s: s.phase == "reconnecting")
         assert waiting.retry_in >= 0.1

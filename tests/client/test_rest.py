@@ -39,7 +39,7 @@ def now() -> int:
 
 
 @in_one_loop
-async def test_the_rest_client_covers_presence_operations(server):
+async def test_the_python_rest_client_reads_and_sets_presence_modes_devices_and_relations(server):
     await asyncio.to_thread(_whole_interface, server.url)
 
 
@@ -111,7 +111,7 @@ def _whole_interface(url: str) -> None:
 
 
 @in_one_loop
-async def test_the_rest_client_edits_relations_and_blocks(server):
+async def test_the_python_rest_client_edits_relations_blocks_and_preferences(server):
     await asyncio.to_thread(_who_may_see_whom, server.url)
 
 
@@ -155,7 +155,7 @@ def _who_may_see_whom(url: str) -> None:
 
 
 @in_one_loop
-async def test_the_rest_client_disconnects_revokes_and_deletes_a_user(server):
+async def test_the_python_rest_client_disconnects_revokes_and_deletes_a_user(server):
     await asyncio.to_thread(_what_is_done_to_a_user, server.url)
 
 
@@ -192,7 +192,7 @@ def _everybody(backend: Rest, status: str) -> list[str]:
 
 
 @in_one_loop
-async def test_the_async_rest_client_works_like_the_blocking_one(server):
+async def test_the_async_python_rest_client_works_like_the_blocking_one(server):
 
     async def token() -> str:
         return mint(SECRET, "backend", service=True)
@@ -220,7 +220,7 @@ async def test_the_async_rest_client_works_like_the_blocking_one(server):
         assert "ana" in [each.user_id for each in (await backend.users(limit=1000)).users]
 
 
-def test_a_polling_error_carries_retry_after():
+def test_an_error_about_too_frequent_polling_has_the_retry_after_of_the_server():
     problem = b'{"code":"polling_too_fast","detail":"Bulk reads are limited."}'
     with pytest.raises(RestError) as refused:
         RestCalls().get_many(["ana"]).answer(429, problem, {"retry-after": "30"})
@@ -228,30 +228,30 @@ def test_a_polling_error_carries_retry_after():
 
 
 @pytest.mark.parametrize(("status", "code"), [(502, "http_502"), (302, "http_302")])
-def test_an_error_page_of_a_proxy_becomes_a_rest_error_with_a_code(status, code):
+def test_the_python_rest_client_turns_an_error_page_of_a_proxy_into_a_rest_error_with_a_code(status, code):
     with pytest.raises(RestError) as refused:
         RestCalls().me().answer(status, b"<html>", {})
     assert refused.value.code == code
 
 
-def test_an_html_answer_of_a_foreign_server_raises_unavailable():
+def test_the_python_rest_client_raises_unavailable_on_an_html_answer_of_a_foreign_server():
     with pytest.raises(Unavailable):
         RestCalls().me().answer(200, b"<html>sign in to this network</html>", {})
 
 
-def test_an_http_client_passed_by_the_caller_stays_open():
+def test_the_python_rest_client_leaves_an_http_client_passed_by_the_caller_open():
     with httpx2.Client() as http:
         with Rest("http://127.0.0.1:9", "token", http=http):
             pass
         assert not http.is_closed
 
 
-def test_an_unreachable_server_raises_unavailable(unused_tcp_port):
+def test_the_python_rest_client_raises_unavailable_if_the_server_is_unreachable(unused_tcp_port):
     with Rest(f"http://127.0.0.1:{unused_tcp_port}", "token") as rest, pytest.raises(Unavailable):
         rest.get("ana")
 
 
-def test_both_clients_have_the_same_methods():
+def test_the_async_and_the_blocking_python_rest_client_have_the_same_methods():
     def methods(kind: type) -> dict[str, inspect.Signature]:
         return {
             name: inspect.signature(method)
@@ -275,7 +275,7 @@ async def _types_of_both_clients(rest: Rest, other: AsyncRest) -> None:
     await other.follow("ana", "bo", until=1)  # type: ignore[call-arg]
 
 
-def test_methods_have_docstrings_and_return_types():
+def test_methods_of_the_python_rest_clients_have_docstrings_and_return_types():
     assert inspect.iscoroutinefunction(AsyncRest.get_many)
     assert not inspect.iscoroutinefunction(Rest.get_many)
     for client in (Rest, AsyncRest):
@@ -283,14 +283,14 @@ def test_methods_have_docstrings_and_return_types():
         assert inspect.signature(client.get_many).return_annotation == "list[Presence]"
 
 
-def test_a_minted_token_is_accepted_by_the_server():
+def test_a_token_minted_by_the_python_client_is_accepted_by_the_server():
     claims = verify(mint(SECRET, 42, service=True, ttl=timedelta(hours=2)), SECRET, now=time.time(), max_ttl=86_400)
     assert (claims.user, claims.is_service) == ("42", True)
     with pytest.raises(ProtocolError):
         mint(SECRET, "no id")
 
 
-def test_importing_the_client_loads_nothing_of_the_server():
+def test_importing_the_python_client_loads_no_library_of_the_server():
     code = "import sys, herenow.client; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"starlette", "uvicorn", "sqlalchemy", "picows", "alembic", "pydantic", "click"} & set(loaded)

@@ -57,7 +57,7 @@ async def states_until(here: Herenow, holds: Callable[[State], bool]) -> list[St
 
 
 @failing
-async def test_a_failing_endpoint_is_asked_again_until_it_gives_a_token(failure, monkeypatch):
+async def test_the_python_client_asks_a_failing_token_endpoint_again_until_it_gives_a_token(failure, monkeypatch):
     if failure == HANG:
         monkeypatch.setattr(token_source, "ANSWER", 0.2)
     waits = []
@@ -78,7 +78,7 @@ async def test_a_failing_endpoint_is_asked_again_until_it_gives_a_token(failure,
 
 
 @failing
-async def test_a_failing_endpoint_at_a_renewal_leaves_the_connection_open(failure, monkeypatch):
+async def test_a_token_endpoint_that_fails_at_a_renewal_leaves_the_connection_open(failure, monkeypatch):
     if failure == HANG:
         monkeypatch.setattr(token_source, "ANSWER", 0.2)
     refreshed: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
@@ -96,7 +96,7 @@ async def test_a_failing_endpoint_at_a_renewal_leaves_the_connection_open(failur
             assert [error.code for error in here.errors] == ["token_failed"] * 2
 
 
-async def test_a_token_that_expires_while_the_endpoint_fails_ends_the_socket_and_not_the_client():
+async def test_a_token_that_expires_while_its_endpoint_fails_ends_the_websocket_but_not_the_python_client():
     async def part(socket: websockets.ServerConnection, number: int) -> None:
         if number == 1:
             while len(app.paths) < 4:
@@ -113,7 +113,7 @@ async def test_a_token_that_expires_while_the_endpoint_fails_ends_the_socket_and
 
 
 @pytest.mark.parametrize("status", [204, 401])
-async def test_an_endpoint_without_a_signed_in_user_leaves_the_client_signed_out(status):
+async def test_a_token_endpoint_that_knows_no_signed_in_user_leaves_the_python_client_signed_out(status):
     async with Endpoint([(status, "")]) as app, await play(stay) as server, asyncio.timeout(PATIENCE):
         async with client(server, app.url) as here:
             with pytest.raises(Closed, match="signed_out"):
@@ -129,7 +129,7 @@ async def test_an_endpoint_without_a_signed_in_user_leaves_the_client_signed_out
 
 
 @pytest.mark.parametrize("status", [204, 401])
-async def test_a_user_who_signed_out_before_a_renewal_ends_the_connection(status):
+async def test_a_token_endpoint_that_reports_a_sign_out_at_a_renewal_ends_the_connection(status):
     connections = []
 
     async def part(socket: websockets.ServerConnection, number: int) -> None:
@@ -150,13 +150,13 @@ async def test_a_user_who_signed_out_before_a_renewal_ends_the_connection(status
 @pytest.mark.parametrize(
     "wrap", [lambda jwt: f"{jwt}\n", lambda jwt: json.dumps({"token": jwt, "more": 1}), json.dumps]
 )
-async def test_an_endpoint_may_answer_text_or_json(wrap):
+async def test_a_token_endpoint_may_answer_with_text_or_json(wrap):
     token = good()[1]
     async with Endpoint([(200, wrap(token))]) as app, asyncio.timeout(PATIENCE):
         assert await token_source.request_token(app.url) == token
 
 
-async def test_a_string_that_is_not_an_address_is_a_token():
+async def test_a_token_argument_of_the_python_client_that_is_no_url_is_used_as_the_token():
     assert await token_source.request_token("not checked") == "not checked"
     assert await token_source.request_token("") is None
 
@@ -166,7 +166,7 @@ async def never() -> None:
 
 
 @pytest.mark.parametrize("wrong", [lambda: HTML, lambda: 7, lambda: {"token": "x"}, lambda: 1 / 0, never])
-async def test_a_failing_function_at_a_renewal_leaves_the_connection_open(wrong, monkeypatch):
+async def test_a_token_function_that_fails_at_a_renewal_leaves_the_connection_open(wrong, monkeypatch):
     monkeypatch.setattr(token_source, "ANSWER", 0.2)
     refreshed: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
     asked = 0
@@ -186,7 +186,7 @@ async def test_a_failing_function_at_a_renewal_leaves_the_connection_open(wrong,
         assert [error.code for error in here.errors] == ["token_failed"] * 2
 
 
-async def test_the_error_of_an_endpoint_shows_neither_password_nor_query():
+async def test_the_error_about_a_token_endpoint_shows_neither_password_nor_query_of_its_url():
     async with Endpoint([(500, "")]) as app, asyncio.timeout(PATIENCE):
         secret = app.url.replace("//", "//bot:hidden@") + "?key=hidden"
         with pytest.raises(token_source.TokenError, match="/presence-token answered 500") as raised:
@@ -195,7 +195,7 @@ async def test_the_error_of_an_endpoint_shows_neither_password_nor_query():
         assert app.paths == ["/presence-token?key=hidden"]
 
 
-async def test_the_state_has_a_reason_while_the_client_reconnects(unused_tcp_port):
+async def test_the_state_of_the_python_client_has_a_reason_while_it_reconnects(unused_tcp_port):
     async def part(socket: websockets.ServerConnection, number: int) -> None:
         socket.transport.abort()
 

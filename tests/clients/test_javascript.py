@@ -60,7 +60,7 @@ def built(node: str) -> str:
     return done.stdout
 
 
-def test_the_javascript_sdk_builds_is_small_and_equals_the_shipped_files(built):
+def test_the_javascript_sdk_builds_and_is_small_and_equals_the_shipped_files(built):
     assert "min+gzip" in built
 
 
@@ -72,7 +72,7 @@ def test_the_javascript_sdk_works_against_a_real_server(node, built):
     run_tests(node, "test/real")
 
 
-def test_the_lock_file_names_no_registry():
+def test_the_package_lock_of_the_javascript_sdk_names_no_registry():
     assert '"resolved"' not in (FOLDER / "package-lock.json").read_text()
 
 

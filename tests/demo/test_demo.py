@@ -30,7 +30,7 @@ def key_of(guests: Demo) -> str:
     return found[1]
 
 
-async def test_a_loopback_visitor_may_use_every_demo_user():
+async def test_a_visitor_on_the_servers_own_machine_gets_tokens_for_every_demo_user():
     for peer, host in (("127.0.0.1", "127.0.0.1:8000"), ("::1", "[::1]:8000"), ("127.0.0.1", "localhost")):
         async with demo(peer, host) as (_, client):
             for person in PEOPLE:
@@ -53,7 +53,7 @@ async def test_a_loopback_visitor_may_use_every_demo_user():
         ("192.0.2.7", "127.0.0.1", {}),
     ],
 )
-async def test_a_remote_visitor_needs_the_key_of_the_link(peer, host, headers):
+async def test_a_remote_visitor_of_the_demo_needs_the_key_of_the_printed_link(peer, host, headers):
     async with demo(peer, host) as (guests, client):
         key = key_of(guests)
         for wrong in (None, "", "x" * len(key), key + "x", "é"):
@@ -62,7 +62,7 @@ async def test_a_remote_visitor_needs_the_key_of_the_link(peer, host, headers):
         assert (await client.get("/demo/token/ana", headers=headers | {"x-demo-key": key})).status_code == 200
 
 
-async def test_the_demo_key_depends_only_on_the_secret():
+async def test_the_key_in_the_demo_link_depends_only_on_the_secret():
     async with serving() as world:
         keys = [key_of(Demo(world.node, secret, "", ANY)) for secret in (SECRET, SECRET, SECRET + "x")]
     assert keys[0] == keys[1] != keys[2]
@@ -82,7 +82,7 @@ async def test_the_demo_page_loads_only_files_of_this_server():
             assert not re.search(r"""["'(]https?://(?!www\.w3\.org)""", answer.text), path
 
 
-async def test_a_server_without_demo_returns_404_for_demo_paths():
+async def test_a_server_started_without_demo_returns_404_for_demo_paths():
     async with serving() as world:
         for path in ("/", "/demo/token/ana", "/demo/demo.js"):
             problem(await world.client.get(path), 404, "not_found")

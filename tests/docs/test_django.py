@@ -48,7 +48,7 @@ async def dot(page: Page, user: int, status: str, *, stale: bool = False) -> Non
 
 
 @runs(DJANGO)
-async def test_the_django_guide_gives_tokens_from_a_view(project, tabs, snippets):
+async def test_the_code_of_the_django_guide_gives_tokens_from_a_view(project, tabs, snippets):
     reader = project
     take(reader, snippets, "settings.py", "presence/views.py", "urls.py", "templates/base.html")
     take(reader, snippets, "presence/signing_out.py", "presence/apps.py")
@@ -96,7 +96,7 @@ async def jar(page: Page) -> dict[str, str]:
 
 
 @runs(FOLLOWS)
-async def test_the_follows_guide_synchronises_follows_after_an_outage_of_herenow(project, snippets):
+async def test_the_code_of_the_follows_guide_synchronises_follows_after_an_outage_of_herenow(project, snippets):
     reader = project
     for name, text in as_on(DJANGO, "settings.py").items():
         reader.save(name, text + django_project.SETTINGS)
@@ -166,7 +166,7 @@ async def test_the_follows_guide_synchronises_follows_after_an_outage_of_herenow
 
 
 @runs(RENDERED)
-async def test_the_server_rendered_page_shows_only_what_its_reader_may_see(project, tabs, snippets):
+async def test_the_server_rendered_page_of_the_django_guide_shows_only_what_its_reader_may_see(project, tabs, snippets):
     reader = project
     for name, text in as_on(DJANGO, "settings.py", "presence/views.py", "templates/base.html").items():
         reader.save(name, text + (django_project.SETTINGS if name == "settings.py" else ""))

@@ -36,23 +36,23 @@ def _all_tests_are_known():
 
 
 @pytest.mark.parametrize("page", pages())
-def test_every_code_block_of_the_guides_is_run(page):
+def test_every_code_block_of_the_guides_is_run_by_a_test(page):
     forgotten = [f"{page}:{block.line}" for block in blocks(page) if (page, block.name or "") not in covered]
     assert not forgotten, "name it in a comment above it, and run it in tests/docs"
 
 
 @pytest.mark.parametrize("page", pages())
-def test_block_names_of_a_page_are_unique(page):
+def test_names_of_code_blocks_on_a_documentation_page_are_unique(page):
     named = [block.name for block in blocks(page) if block.name]
     assert len(named) == len(set(named))
     fences = re.findall(r"^ *```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
     assert len(fences) == 2 * len(blocks(page)), "a block begins or ends in a way that the tests do not read"
 
 
-def test_every_block_that_a_test_runs_exists():
+def test_every_code_block_that_a_documentation_test_runs_exists():
     there = {(block.page, block.name) for page in pages() for block in blocks(page)}
     assert covered <= there
 
 
-def test_pages_excluded_from_the_tests_exist_and_have_blocks():
+def test_documentation_pages_excluded_from_the_tests_exist_and_have_code_blocks():
     assert all(blocks(page) for page in NOT_FOLLOWED)

@@ -35,7 +35,7 @@ here.onState(({ phase }) => (document.body.dataset.phase = phase));
 
 
 @runs(GUIDE, "presence.py", "main.py", "run")
-async def test_the_fastapi_guide_mints_tokens_reports_relations_and_reads_statuses(reader, snippets):
+async def test_the_code_of_the_fastapi_guide_mints_tokens_reports_relations_and_reads_statuses(reader, snippets):
     reader.save("accounts.py", ACCOUNTS)
     reader.save("presence.py", snippets["presence.py"])
     reader.save("main.py", snippets["main.py"])
@@ -60,7 +60,9 @@ async def test_the_fastapi_guide_mints_tokens_reports_relations_and_reads_status
 
 
 @runs(GUIDE, "token.js")
-async def test_the_fastapi_page_distinguishes_a_signed_out_user_from_an_error(reader, site, tabs, snippets):
+async def test_the_token_view_of_the_fastapi_guide_distinguishes_a_signed_out_user_from_an_error(
+    reader, site, tabs, snippets
+):
     site.files["/"] = reader.here(PAGE % snippets["token.js"])
     page = await tabs.show(site, "7")
     await expect(page.locator("body")).to_have_attribute("data-phase", "connected", timeout=MS)

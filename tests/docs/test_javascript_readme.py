@@ -47,7 +47,7 @@ def at_home(reader: Reader, text: str) -> str:
 
 
 @runs(SDK, "herenow", "value", "rest", "dots")
-async def test_the_javascript_readme_blocks_without_react_work(reader, site, tabs, snippets):
+async def test_the_code_blocks_without_react_of_the_javascript_readme_work(reader, site, tabs, snippets):
     await reader.server.befriend("ana", "bo", "me")
     script = at_home(reader, snippets["herenow"]) + "\nglobalThis.here = here;\n"
     notes = "<script>painted = []; paint = (now) => painted.push(now); bubble = () => {};</script>"
@@ -105,7 +105,7 @@ async def application(site, tabs, script, user):
 
 
 @runs(SDK, "react")
-async def test_the_react_block_of_the_javascript_readme_works(node, reader, site, tabs, snippets, tmp_path):
+async def test_the_react_code_block_of_the_javascript_readme_works(node, reader, site, tabs, snippets, tmp_path):
     await reader.server.befriend("ana", "bo", "me")
     for user in ("ana", "me"):
         await reader.server.rest("PUT", f"/rooms/lobby/members/{user}")
@@ -125,7 +125,9 @@ async def test_the_react_block_of_the_javascript_readme_works(node, reader, site
 
 
 @runs("docs/how-to/rooms-and-typing.md", "room.jsx")
-async def test_the_react_room_block_of_the_javascript_readme_works(node, reader, site, tabs, snippets, tmp_path):
+async def test_the_react_code_block_for_rooms_of_the_javascript_readme_works(
+    node, reader, site, tabs, snippets, tmp_path
+):
     await reader.server.befriend("ana", "me")
     for user in ("ana", "me"):
         await reader.server.rest("PUT", f"/rooms/team/members/{user}")

@@ -99,7 +99,9 @@ def machine(follow) -> Machine:
 
 @pytest.mark.usefixtures("with_nginx_at_hand")
 @runs(GUIDE)
-async def test_the_production_guide_works_on_one_machine(machine, tabs, browser, snippets):
+async def test_the_systemd_and_nginx_files_of_the_production_guide_work_on_one_machine(
+    machine, tabs, browser, snippets
+):
     reader = machine.reader
     root = reader.terminal()
     await root.run(snippets["install"])

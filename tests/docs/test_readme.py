@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @runs("README.md", "demo")
-async def test_the_readme_demo_starts_with_one_command_and_opens_with_one_link(follow, tabs, snippets):
+async def test_the_demo_in_the_readme_starts_with_one_command_and_opens_with_one_link(follow, tabs, snippets):
     reader = follow(8000, HERENOW_LEDGER="sqlite://", HERENOW_PORT="0")
     terminal = reader.terminal()
     terminal.folder = ROOT
@@ -31,7 +31,7 @@ async def test_the_readme_demo_starts_with_one_command_and_opens_with_one_link(f
 
 
 @runs("README.md", "page", "server")
-async def test_the_readme_page_shows_a_status(reader, tabs, snippets):
+async def test_the_html_page_of_the_readme_shows_the_status_of_a_user(reader, tabs, snippets):
     names = {"secret": SECRET, "user_id": "ana"}
     await asyncio.to_thread(exec, reader.here(snippets["server"]), names)
     assert names["token"]
@@ -43,7 +43,7 @@ async def test_the_readme_page_shows_a_status(reader, tabs, snippets):
 
 
 @runs("docs/python-client.md")
-async def test_the_python_client_page_works_as_shown(reader, snippets, capsys):
+async def test_the_code_on_the_documentation_page_of_the_python_client_works_as_shown(reader, snippets, capsys):
     names = {"secret": SECRET, "user_id": "ana"}
     exec(snippets["mint"], names)
     assert await reader.server.rest("GET", "/presence/me", "ana", service=False)

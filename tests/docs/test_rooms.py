@@ -24,7 +24,7 @@ async def type_until(page: Page, seen: Page, text: str) -> None:
 
 
 @runs(PAGE, "members", "import", "room.html", "bot.py")
-async def test_the_rooms_guide_shows_typing_to_members(reader, site, tabs, snippets):
+async def test_the_code_of_the_rooms_guide_shows_typing_to_members_of_a_room(reader, site, tabs, snippets):
     await reader.server.befriend("ana", "bo", "chen", "bot")
     terminal = reader.terminal()
     assert await terminal.run(snippets["members"]) == ""

@@ -32,7 +32,9 @@ def from_production(name: str) -> str:
 
 
 @runs(PAGE, "workers", "reap")
-async def test_the_several_nodes_guide_starts_workers_and_a_reaper_on_one_store(follow, store, snippets):
+async def test_the_commands_of_the_several_nodes_guide_start_workers_and_a_reap_process_on_one_live_store(
+    follow, store, snippets
+):
     reader = follow(8000, HERENOW_SECRET=SECRET, HERENOW_PORT="0")
     assert "redis://cache.internal:6379" in snippets["workers"]
     terminal = reader.terminal()
@@ -48,7 +50,7 @@ async def test_the_several_nodes_guide_starts_workers_and_a_reaper_on_one_store(
 
 
 @runs(PAGE, "workers.conf")
-async def test_the_systemd_unit_with_the_worker_settings_is_valid(follow, snippets):
+async def test_the_systemd_unit_of_the_several_nodes_guide_is_valid(follow, snippets):
     reader: Reader = follow(8000)
     reader.places = PLACES
     program = reader.folder / "opt/herenow/bin/herenow"
@@ -62,7 +64,7 @@ async def test_the_systemd_unit_with_the_worker_settings_is_valid(follow, snippe
 
 @pytest.mark.usefixtures("with_nginx_at_hand")
 @runs(PAGE, "upstream.conf", "location.conf")
-async def test_the_nginx_proxy_of_the_guide_survives_the_stop_of_one_of_two_nodes(
+async def test_the_nginx_proxy_of_the_several_nodes_guide_survives_the_stop_of_one_of_two_nodes(
     follow, store, tmp_path_factory, snippets
 ):
     reader: Reader = follow(8000, 9000)

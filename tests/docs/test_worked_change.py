@@ -21,12 +21,12 @@ OPTIONS = ("-q", "-p", "pytest_asyncio.plugin", "-p", "no:cacheprovider", "-k", 
 """Loading all plugins takes seconds; so do two contracts that the patch cannot change."""
 
 
-def test_the_page_lists_the_files_of_the_patch_in_its_order() -> None:
+def test_contributing_md_lists_the_files_of_its_example_patch_in_order() -> None:
     section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A worked change")[2]
     assert re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE) == changed()
 
 
-def test_the_worked_change_applies_and_its_tests_pass(tmp_path: Path) -> None:
+def test_the_example_patch_of_contributing_md_applies_and_its_tests_pass(tmp_path: Path) -> None:
     for folder in COPIED:
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     for file in FILES:

@@ -49,7 +49,7 @@ async def opened(engine: Engine) -> Engine:
 # Outcomes
 
 
-async def test_a_write_may_be_executed_and_reported_as_unknown_outcome(n1, truth, faults):
+async def test_a_simulated_fault_executes_a_write_and_reports_an_unknown_outcome(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.EXECUTED)), pytest.raises(UnknownOutcome):
         await node.write(Write(user, None, record(1)))
@@ -58,7 +58,7 @@ async def test_a_write_may_be_executed_and_reported_as_unknown_outcome(n1, truth
     assert faults.taken == {Fault.EXECUTED: 1}
 
 
-async def test_a_write_may_be_skipped_and_reported_as_unknown_outcome(n1, truth, faults):
+async def test_a_simulated_fault_skips_a_write_and_reports_an_unknown_outcome(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.NOT_EXECUTED)), pytest.raises(UnknownOutcome):
         await node.write(Write(user, None, record(1)))
@@ -67,7 +67,7 @@ async def test_a_write_may_be_skipped_and_reported_as_unknown_outcome(n1, truth,
     assert await truth.jump(0, node.epoch, 10) == 0
 
 
-async def test_unknown_outcomes_affect_only_writes(n1, faults):
+async def test_simulated_unknown_outcomes_affect_only_writes_to_the_live_store(n1, faults):
     doubts = (Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE)
     with faults.during(*[Rule(fault) for fault in doubts]):
         await n1.load(["ana"])
@@ -77,7 +77,7 @@ async def test_unknown_outcomes_affect_only_writes(n1, faults):
     assert not faults.taken
 
 
-async def test_a_late_write_is_executed_after_other_calls(n1, n2, truth, faults):
+async def test_a_simulated_late_write_is_executed_after_other_calls_to_the_live_store(n1, n2, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.LATE, reach=3)), pytest.raises(UnknownOutcome):
         await node.write(Write(user, None, record(1)))
@@ -89,7 +89,7 @@ async def test_a_late_write_is_executed_after_other_calls(n1, n2, truth, faults)
     assert await stored(truth, user) == record(1), "calls of another node count too"
 
 
-async def test_a_late_write_can_be_triggered(n1, truth, faults):
+async def test_the_fault_simulator_can_execute_late_writes_at_once(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.LATE)), pytest.raises(UnknownOutcome):
         await node.write(Write(user, None, record(1)))
@@ -97,7 +97,7 @@ async def test_a_late_write_can_be_triggered(n1, truth, faults):
     assert await stored(truth, user) == record(1)
 
 
-async def test_a_jump_fences_off_a_late_batch(n1, truth, faults):
+async def test_a_late_batch_is_refused_after_the_node_has_raised_its_fence_number(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.LATE, calls=("commit",))), pytest.raises(UnknownOutcome):
         await node.write(Write(user, None, record(1)))
@@ -106,7 +106,7 @@ async def test_a_jump_fences_off_a_late_batch(n1, truth, faults):
     assert await stored(truth, user) is None
 
 
-async def test_a_call_reported_as_unavailable_was_not_executed(n1, truth, faults):
+async def test_a_live_store_call_with_the_simulated_error_unavailable_is_not_executed(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.UNAVAILABLE)):
         with pytest.raises(Unavailable):
@@ -121,7 +121,7 @@ async def test_a_call_reported_as_unavailable_was_not_executed(n1, truth, faults
 # Silence
 
 
-async def test_an_unanswered_call_raises_an_error_at_the_limit(n1, truth, faults, looptime):
+async def test_a_call_to_a_silent_live_store_raises_an_error_at_the_time_limit(n1, truth, faults, looptime):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.SILENCE, limit=0.5)):
         with pytest.raises(UnknownOutcome):
@@ -135,7 +135,9 @@ async def test_an_unanswered_call_raises_an_error_at_the_limit(n1, truth, faults
     assert faults.taken[Fault.SILENCE] == 2
 
 
-async def test_a_call_answered_before_the_limit_succeeds(n1, truth, faults, looptime):
+async def test_a_call_to_a_silent_live_store_succeeds_if_the_silence_ends_before_the_time_limit(
+    n1, truth, faults, looptime
+):
     node, user = await joined(n1), user_of(n1, 0)
     rule = faults.on(Rule(Fault.SILENCE, limit=5))
     asyncio.get_running_loop().call_later(2, faults.off, rule)
@@ -146,7 +148,7 @@ async def test_a_call_answered_before_the_limit_succeeds(n1, truth, faults, loop
     assert looptime == 6
 
 
-async def test_a_caller_may_be_cancelled_before_the_limit(n1, truth, faults):
+async def test_a_caller_of_a_silent_live_store_may_be_cancelled_before_the_time_limit(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.SILENCE, limit=60)), pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
@@ -155,7 +157,9 @@ async def test_a_caller_may_be_cancelled_before_the_limit(n1, truth, faults):
 
 
 @pytest.mark.parametrize("given_up_by", ["limit", "caller"])
-async def test_a_frozen_store_executes_abandoned_calls_when_it_resumes(n1, n2, truth, faults, given_up_by):
+async def test_a_frozen_live_store_executes_calls_that_were_given_up_when_it_resumes(
+    n1, n2, truth, faults, given_up_by
+):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(Rule(Fault.FROZEN, limit=2 if given_up_by == "limit" else 60)):
         with pytest.raises((UnknownOutcome, TimeoutError)):
@@ -166,7 +170,7 @@ async def test_a_frozen_store_executes_abandoned_calls_when_it_resumes(n1, n2, t
     assert await stored(truth, user) == record(1)
 
 
-async def test_a_frozen_store_resumes_in_the_order_of_arrival(n1, n2, faults):
+async def test_a_frozen_live_store_answers_calls_in_order_of_arrival_when_it_resumes(n1, n2, faults):
     node, user = await joined(n1), user_of(n1, 0)
     faults.on(Rule(Fault.FROZEN, limit=2, end=3))
     with pytest.raises(UnknownOutcome):
@@ -174,14 +178,14 @@ async def test_a_frozen_store_resumes_in_the_order_of_arrival(n1, n2, faults):
     assert await stored(n2, user) == record(1), "asked later, answered after the write that came before"
 
 
-async def test_a_single_node_can_be_cut_off(n1, n2, faults):
+async def test_a_simulated_fault_can_cut_off_a_single_node_from_the_live_store(n1, n2, faults):
     with faults.during(Rule(Fault.SILENCE, node="n1")):
         await n2.load(["ana"])
         with pytest.raises(Unavailable):
             await n1.load(["ana"])
 
 
-async def test_a_node_cut_off_while_it_waits_receives_nothing(n1, n2, faults):
+async def test_a_node_cut_off_from_the_live_store_gets_no_log_entries_and_no_messages(n1, n2, faults):
     node, heads = await joined(n2), await n1.heads()
     waiting = [asyncio.create_task(n1.tail(heads, 10)), asyncio.create_task(n1.receive(10))]
     await asyncio.sleep(1)
@@ -193,7 +197,7 @@ async def test_a_node_cut_off_while_it_waits_receives_nothing(n1, n2, faults):
     assert len((await n1.tail(heads, 0))[0].entries) == 1, "the log still has it"
 
 
-async def test_delayed_calls_overtake_each_other(n1, n2, faults, looptime):
+async def test_live_store_calls_with_simulated_delays_finish_out_of_order(n1, n2, faults, looptime):
     faults.on(Rule(Fault.DELAY, limit=0.2))
     finished = []
 
@@ -207,7 +211,7 @@ async def test_delayed_calls_overtake_each_other(n1, n2, faults, looptime):
     assert faults.taken[Fault.DELAY] == 20
 
 
-async def test_a_delayed_answer_comes_after_its_entry_in_the_log(n1, truth, faults):
+async def test_with_a_simulated_delay_log_readers_see_a_write_before_its_writer_gets_the_answer(n1, truth, faults):
     node, heads = await joined(n1), await truth.heads()
     faults.on(Rule(Fault.DELAY, limit=1, calls=("commit",)))
     writing = asyncio.create_task(node.write(Write(user_of(n1, 0), None, record(1), note=b"n")))
@@ -219,7 +223,7 @@ async def test_a_delayed_answer_comes_after_its_entry_in_the_log(n1, truth, faul
 # Faults of readers
 
 
-async def test_a_silent_tail_returns_no_entries_although_the_log_has_some(n1, n2, faults, looptime):
+async def test_a_simulated_fault_withholds_existing_log_entries_from_one_node(n1, n2, faults, looptime):
     node, heads = await joined(n1), await n1.heads()
     with faults.during(Rule(Fault.TAIL_SILENCE, node="n1")):
         assert await n1.tail(heads, 2) == []
@@ -232,7 +236,7 @@ async def test_a_silent_tail_returns_no_entries_although_the_log_has_some(n1, n2
     assert len(await n1.tail(heads, 5)) == 1
 
 
-async def test_a_log_gap_removes_the_entries_of_the_affected_write(n1, n2, faults):
+async def test_a_simulated_log_gap_removes_the_log_entries_of_one_write(n1, n2, faults):
     node, heads = await joined(n1), await n1.heads()
     waiting = asyncio.create_task(n2.tail(heads, 10))
     await asyncio.sleep(1)
@@ -243,7 +247,7 @@ async def test_a_log_gap_removes_the_entries_of_the_affected_write(n1, n2, fault
     assert faults.taken == {Fault.LOG_GAP: 1}
 
 
-async def test_a_log_can_be_cut_directly(n1, faults):
+async def test_the_fault_simulator_can_remove_old_log_entries_and_a_reader_learns_that_some_are_missing(n1, faults):
     node, head = await joined(n1), await head_of(n1)
     await node.write(*[Write(user, None, record(1), note=b"n") for user in islice(users_of(n1, 0), 5)])
     faults.cut_log(0, keep=2)
@@ -252,7 +256,7 @@ async def test_a_log_can_be_cut_directly(n1, faults):
     assert faults.taken == {Fault.LOG_GAP: 1}
 
 
-async def test_messages_can_be_lost_by_the_sender_or_by_one_receiver(n1, n2, faults):
+async def test_a_simulated_fault_loses_messages_of_the_sender_or_of_one_receiver(n1, n2, faults):
     with faults.during(Rule(Fault.MESSAGE_LOST, node="n1", calls=("send",))):
         await n1.send(b"to nobody")
         await n2.send(b"to all")
@@ -265,7 +269,9 @@ async def test_messages_can_be_lost_by_the_sender_or_by_one_receiver(n1, n2, fau
 # Data loss
 
 
-async def test_a_rollback_loses_acknowledged_writes_and_fence_rows(n1, truth, faults):
+async def test_a_simulated_rollback_of_a_shard_loses_its_latest_acknowledged_writes_and_fence_numbers(
+    n1, truth, faults
+):
     users = list(islice(users_of(n1, 0), 6))
     faults.on(Rule(Fault.ROLLBACK, calls=("due",), times=1, reach=3))
     node = await joined(n1)
@@ -280,13 +286,13 @@ async def test_a_rollback_loses_acknowledged_writes_and_fence_rows(n1, truth, fa
     assert faults.taken == {Fault.ROLLBACK: 1}
 
 
-async def test_a_rollback_of_an_unchanged_shard_does_nothing(n1, faults):
+async def test_a_simulated_rollback_of_an_unchanged_shard_does_nothing(n1, faults):
     faults.on(Rule(Fault.ROLLBACK))
     await n1.due([0], NOW, 10)
     assert not faults.taken
 
 
-async def test_a_shard_can_be_rolled_back_directly(n1, truth, faults):
+async def test_the_fault_simulator_can_roll_back_a_shard_to_a_remembered_state(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     faults.remember(0)
     await node.write(Write(user, None, record(1)))
@@ -295,7 +301,7 @@ async def test_a_shard_can_be_rolled_back_directly(n1, truth, faults):
     assert faults.taken == {Fault.ROLLBACK: 1}
 
 
-async def test_the_whole_store_including_leases_can_be_rolled_back(n1, truth, faults):
+async def test_the_fault_simulator_can_roll_back_the_whole_live_store_including_node_leases(n1, truth, faults):
     await n1.renew(Lease("e", 1, NOW), begins=True)
     faults.remember()
     await n1.renew(Lease("e", 2, NOW))
@@ -305,7 +311,7 @@ async def test_the_whole_store_including_leases_can_be_rolled_back(n1, truth, fa
     assert await stored(truth, user_of(n1, 2)) is None
 
 
-async def test_a_rule_empties_the_shard_of_the_affected_call(n1, truth, faults):
+async def test_a_fault_rule_empties_only_the_shard_that_a_call_uses(n1, truth, faults):
     for shard in (0, 1):
         await (await joined(n1, shard)).write(Write(user_of(n1, shard), None, record(1)))
     faults.on(Rule(Fault.EMPTY, shard=1, times=1))
@@ -317,7 +323,7 @@ async def test_a_rule_empties_the_shard_of_the_affected_call(n1, truth, faults):
     assert faults.taken == {Fault.EMPTY: 1}
 
 
-async def test_a_rule_empties_the_whole_store_at_its_time(n1, truth, faults):
+async def test_a_fault_rule_empties_the_whole_live_store_at_a_set_time(n1, truth, faults):
     await n1.renew(Lease("e", 1, NOW), begins=True)
     faults.on(Rule(Fault.EMPTY, begin=10, times=1, whole=True))
     assert await n1.renew(Lease("e", 2, NOW))
@@ -328,13 +334,13 @@ async def test_a_rule_empties_the_whole_store_at_its_time(n1, truth, faults):
     assert faults.taken == {Fault.EMPTY: 1}
 
 
-async def test_a_store_can_be_emptied_directly(n1, truth, faults):
+async def test_the_fault_simulator_can_empty_the_live_store_directly(n1, truth, faults):
     await (await joined(n1)).write(Write(user_of(n1, 0), None, record(1)))
     faults.empty()
     assert await truth.load([user_of(n1, 0)]) == [Loaded(None, settled=False)]
 
 
-async def test_faults_of_the_store_need_a_store():
+async def test_the_fault_simulator_cannot_empty_a_live_store_that_it_was_not_given():
     with pytest.raises(AssertionError, match="store="):
         Faults().empty()
 
@@ -342,7 +348,7 @@ async def test_faults_of_the_store_need_a_store():
 # Selection of calls
 
 
-async def test_a_rule_applies_within_its_time_window(n1, faults):
+async def test_a_fault_rule_applies_only_within_its_time_window(n1, faults):
     faults.on(Rule(Fault.UNAVAILABLE, begin=1, end=2))
     struck = []
     for _ in range(4):
@@ -352,13 +358,13 @@ async def test_a_rule_applies_within_its_time_window(n1, faults):
     assert struck == [False, False, True, False]
 
 
-async def test_a_rule_applies_the_given_number_of_times(n1, faults):
+async def test_a_fault_rule_applies_the_given_number_of_times(n1, faults):
     faults.on(Rule(Fault.UNAVAILABLE, times=2))
     outcomes = [(await asyncio.gather(n1.heads(), return_exceptions=True))[0] for _ in range(4)]
     assert [isinstance(outcome, Unavailable) for outcome in outcomes] == [True, True, False, False]
 
 
-async def test_a_rule_applies_to_its_named_calls_and_shard(n1, faults):
+async def test_a_fault_rule_applies_only_to_its_named_calls_and_shard(n1, faults):
     faults.on(Rule(Fault.UNAVAILABLE, calls=("due", "walk"), shard=1))
     await n1.due([0], NOW, 1)
     await n1.unsaved(1, 1)
@@ -382,7 +388,7 @@ async def outcomes_of(seed):
     return found, faults.taken
 
 
-async def test_the_same_seed_repeats_the_same_faults():
+async def test_the_same_random_seed_repeats_the_same_simulated_faults():
     found, taken = await outcomes_of(7)
     assert (found, taken) == await outcomes_of(7)
     assert found != (await outcomes_of(8))[0]
@@ -390,18 +396,18 @@ async def test_the_same_seed_repeats_the_same_faults():
     assert set(taken) == {Fault.EXECUTED, Fault.LATE, Fault.UNAVAILABLE, Fault.ROLLBACK}
 
 
-async def test_a_fault_of_probability_one_half_affects_about_half_the_calls(n1, faults):
+async def test_a_fault_rule_of_probability_one_half_affects_about_half_the_calls(n1, faults):
     faults.on(Rule(Fault.UNAVAILABLE, probability=0.5))
     await asyncio.gather(*[n1.heads() for _ in range(1000)], return_exceptions=True)
     assert 400 < faults.taken[Fault.UNAVAILABLE] < 600
 
 
-async def test_close_works_while_the_store_is_unavailable(n1, faults):
+async def test_a_live_store_connection_can_be_closed_while_the_store_is_unavailable(n1, faults):
     faults.on(Rule(Fault.UNAVAILABLE))
     await n1.close()
 
 
-async def test_the_engine_works_again_after_all_faults_end(n1, truth, faults):
+async def test_writes_to_the_live_store_work_again_after_all_simulated_faults_end(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(*[Rule(fault, probability=0.5) for fault in Fault]):
         for version in range(1, 50):
@@ -418,7 +424,7 @@ async def test_the_engine_works_again_after_all_faults_end(n1, truth, faults):
 # Clocks
 
 
-def test_a_manual_clock_moves_only_when_advanced():
+def test_the_manual_clock_for_tests_moves_only_when_advanced():
     clock = ManualClock(1_000)
     clock.advance(1_500)
     assert (clock.now(), clock.monotonic()) == (2_500, 1.5)
@@ -428,7 +434,7 @@ def test_a_manual_clock_moves_only_when_advanced():
         clock.advance(-1)
 
 
-async def test_a_loop_clock_follows_the_event_loop():
+async def test_the_loop_clock_for_tests_follows_the_time_of_the_event_loop():
     clock = LoopClock(1_000)
     await asyncio.sleep(0.3)
     assert (clock.now(), clock.monotonic()) == (1_300, 0.3)

@@ -100,12 +100,12 @@ async def engine(store):
 # Properties of the memory engine alone
 
 
-async def test_a_new_store_is_settled_and_its_logs_begin_at_zero(engine):
+async def test_a_new_memory_store_needs_no_recovery_and_its_logs_begin_at_zero(engine):
     assert await engine.load(["ana"]) == [Loaded(None, settled=True)]
     assert set((await engine.heads()).values()) == {0}
 
 
-async def test_only_store_time_reads_the_injected_clock():
+async def test_the_memory_store_reads_its_clock_only_when_asked_for_the_time():
     reads = []
 
     def clock():
@@ -123,12 +123,12 @@ async def test_only_store_time_reads_the_injected_clock():
     assert await engine.store_time() == 42
 
 
-async def test_store_time_is_the_wall_clock_by_default(engine):
+async def test_the_time_of_the_memory_store_is_the_wall_clock_by_default(engine):
     before = time.time()
     assert before - 1 <= await engine.store_time() / 1000 <= time.time() + 1
 
 
-async def test_the_log_keeps_the_latest_entries_and_reports_a_gap():
+async def test_a_full_shard_log_keeps_the_latest_entries_and_a_reader_learns_that_older_ones_are_missing():
     engine = await opened(MemoryEngine(MemoryStore(log_limit=3)))
     node = await joined(engine)
     await node.write(*[Write(user, None, record(1), note=b"n") for user in islice(users_of(engine, 0), 5)])
@@ -138,14 +138,14 @@ async def test_the_log_keeps_the_latest_entries_and_reports_a_gap():
     assert not part.gap
 
 
-async def test_an_unread_inbox_drops_its_oldest_messages(store):
+async def test_an_unread_message_inbox_of_a_node_drops_its_oldest_messages(store):
     engine = await opened(MemoryEngine(store, inbox_limit=2))
     for message in (b"1", b"2", b"3"):
         await engine.send(message)
     assert await engine.receive(0) == [b"2", b"3"]
 
 
-async def test_a_handle_receives_messages_only_while_it_is_open(store, engine):
+async def test_a_node_receives_messages_from_the_memory_store_only_while_its_connection_is_open(store, engine):
     late = MemoryEngine(store)
     await engine.send(b"before")
     await opened(late)
@@ -156,7 +156,7 @@ async def test_a_handle_receives_messages_only_while_it_is_open(store, engine):
     assert await late.receive(0) == [b"while"]
 
 
-async def test_opening_twice_does_not_double_messages(engine):
+async def test_opening_a_connection_to_the_memory_store_twice_does_not_deliver_messages_twice(engine):
     await engine.open(TERMS)
     await engine.send(b"one")
     assert await engine.receive(0) == [b"one"]
@@ -165,7 +165,7 @@ async def test_opening_twice_does_not_double_messages(engine):
 # Data loss
 
 
-async def test_emptying_a_store_removes_leases_and_terms(store, engine):
+async def test_emptying_a_memory_store_removes_records_node_leases_and_stored_settings(store, engine):
     node = await joined(engine, 3)
     await node.write(Write(user_of(engine, 3), None, record(1), wake_at=5, note=b"n", unsaved=True))
     await engine.renew(Lease(node.epoch, 1, NOW), begins=True)
@@ -179,7 +179,7 @@ async def test_emptying_a_store_removes_leases_and_terms(store, engine):
     await engine.open({**TERMS, "grace": "another"})
 
 
-async def test_emptying_a_shard_keeps_other_shards_and_leases(store, engine):
+async def test_emptying_one_shard_of_a_memory_store_keeps_other_shards_and_node_leases(store, engine):
     await (await joined(engine, 3)).write(Write(user_of(engine, 3), None, record(1)))
     await engine.renew(Lease("epoch", 1, NOW), begins=True)
     store.empty(4)
@@ -187,7 +187,7 @@ async def test_emptying_a_shard_keeps_other_shards_and_leases(store, engine):
     assert await engine.renew(Lease("epoch", 2, NOW))
 
 
-async def test_a_snapshot_can_be_restored_repeatedly_and_later_writes_do_not_change_it(store, engine):
+async def test_a_snapshot_of_a_shard_can_be_restored_repeatedly_and_later_writes_do_not_change_it(store, engine):
     user = user_of(engine, 0)
     node = await joined(engine)
     await node.write(Write(user, None, record(1), wake_at=5, note=b"n", unsaved=True))
@@ -204,7 +204,7 @@ async def test_a_snapshot_can_be_restored_repeatedly_and_later_writes_do_not_cha
         assert await engine.jump(0, node.epoch, 1) == 1
 
 
-async def test_a_snapshot_of_the_whole_store_contains_leases_and_terms(store, engine):
+async def test_a_snapshot_of_a_whole_memory_store_contains_node_leases_and_stored_settings(store, engine):
     await engine.renew(Lease("epoch", 1, NOW), begins=True)
     past = store.snapshot()
     await engine.renew(Lease("epoch", 2, NOW))
@@ -214,7 +214,7 @@ async def test_a_snapshot_of_the_whole_store_contains_leases_and_terms(store, en
     await engine.open({"novelty": "2"})
 
 
-async def test_a_walk_over_a_restored_shard_still_returns_the_records_that_stayed(store, engine):
+async def test_listing_a_shard_in_pages_returns_every_record_even_if_the_shard_is_restored_midway(store, engine):
     users = list(islice(users_of(engine, 0), 30))
     node = await joined(engine)
     await node.write(*[Write(user, None, record(1)) for user in users])
@@ -230,7 +230,7 @@ async def test_a_walk_over_a_restored_shard_still_returns_the_records_that_staye
     assert seen == set(users)
 
 
-async def test_unsettling_restarts_the_log_above_every_lost_number(store, engine):
+async def test_the_log_of_a_shard_put_into_recovery_continues_above_all_earlier_entry_numbers(store, engine):
     await settled(engine)
     await engine.unsettle(0, NOW)
     assert await engine.tail({0: 10_000}, 0) == [LogPart(0, (), LogPosition(NOW, ""), gap=True)]
@@ -240,7 +240,7 @@ async def test_unsettling_restarts_the_log_above_every_lost_number(store, engine
 
 
 @pytest.mark.looptime
-async def test_unsettling_wakes_waiting_readers(engine):
+async def test_putting_a_shard_into_recovery_wakes_readers_that_wait_for_its_log(engine):
     waiting = asyncio.create_task(engine.tail(await engine.heads(), 60))
     await asyncio.sleep(1)
     await engine.unsettle(5, NOW)
@@ -252,7 +252,7 @@ async def test_unsettling_wakes_waiting_readers(engine):
 # Bounded memory
 
 
-async def test_wake_ups_moved_repeatedly_do_not_accumulate(store, engine):
+async def test_moving_the_wake_up_time_of_a_user_repeatedly_uses_no_more_memory(store, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1), wake_at=0))
     for few in range(20):
@@ -261,7 +261,7 @@ async def test_wake_ups_moved_repeatedly_do_not_accumulate(store, engine):
     assert await due_in(engine, 0, 10**9, 10) == await due_in(engine, 0, 19_999, 10)
 
 
-async def test_added_and_removed_users_do_not_accumulate(store, engine):
+async def test_adding_and_removing_users_of_a_memory_store_repeatedly_uses_no_more_memory(store, engine):
     node = await joined(engine)
     few = list(islice(users_of(engine, 0), 100))
     for _ in range(50):
@@ -271,7 +271,7 @@ async def test_added_and_removed_users_do_not_accumulate(store, engine):
     assert not store.shards[0].marks
 
 
-async def test_offered_and_dropped_records_do_not_accumulate(store, engine):
+async def test_restoring_and_dropping_a_record_of_a_memory_store_repeatedly_uses_no_more_memory(store, engine):
     user = user_of(engine, 0)
     await engine.unsettle(0, NOW)
     for _ in range(2 * WASTE):
@@ -282,7 +282,7 @@ async def test_offered_and_dropped_records_do_not_accumulate(store, engine):
 
 
 @pytest.mark.looptime
-async def test_a_burst_of_commits_wakes_a_reader_once_without_new_tasks(engine, monkeypatch):
+async def test_a_burst_of_writes_wakes_a_waiting_log_reader_once_and_starts_no_tasks(engine, monkeypatch):
     looks, look = [], engine._new_parts
 
     def counted(cursors):
@@ -302,7 +302,7 @@ async def test_a_burst_of_commits_wakes_a_reader_once_without_new_tasks(engine, 
 
 
 @pytest.mark.looptime
-async def test_a_waiting_reader_uses_no_cpu(engine, looptime):
+async def test_a_reader_that_waits_for_an_idle_memory_store_uses_no_cpu(engine, looptime):
     heads = await engine.heads()
     assert await engine.tail(heads, 3600) == []
     assert looptime == 3600
@@ -314,14 +314,14 @@ async def test_a_waiting_reader_uses_no_cpu(engine, looptime):
 # Choosing an engine
 
 
-def test_shards_are_crc32_of_the_utf8_bytes():
+def test_the_shard_of_a_user_is_the_crc32_of_the_utf8_bytes_of_the_id():
     assert shard_of("123456789", 2**32) == 0xCBF43926, "the check value of CRC-32"
     assert shard_of("123456789", 16) == 6
     assert shard_of("Zoë", 16) != shard_of("Zoe", 16)
     assert shard_of("anybody", 1) == 0
 
 
-async def test_make_engine_creates_a_memory_engine_from_its_url():
+async def test_make_engine_creates_a_separate_memory_store_for_each_memory_url():
     engine = make_engine("memory://", shards=4, clock=lambda: 7)
     assert engine.shards == 4
     assert await engine.store_time() == 7
@@ -331,20 +331,20 @@ async def test_make_engine_creates_a_memory_engine_from_its_url():
 
 
 @pytest.mark.parametrize("url", ["nats://localhost", "memory", "", "://", "Memory://"])
-def test_an_unknown_scheme_is_refused_and_the_known_ones_are_listed(url):
+def test_a_live_store_url_with_an_unknown_scheme_is_refused_and_the_known_schemes_are_listed(url):
     with pytest.raises(ConfigurationError, match="memory://") as refused:
         make_engine(url)
     assert repr(url) in str(refused.value)
     assert all(f"{scheme}://" in str(refused.value) for scheme in ENGINES)
 
 
-def test_an_engine_url_error_does_not_show_the_password():
+def test_the_error_about_a_wrong_live_store_url_does_not_show_its_password():
     with pytest.raises(ConfigurationError) as refused:
         make_engine("nats://user:hunter2@host:4222/0")
     assert "hunter2" not in str(refused.value)
     assert "host:4222" in str(refused.value)
 
 
-def test_a_memory_url_with_a_path_is_refused():
+def test_a_memory_url_that_names_a_host_is_refused():
     with pytest.raises(ConfigurationError, match="memory://somewhere"):
         make_engine("memory://somewhere")

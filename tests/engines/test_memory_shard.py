@@ -73,7 +73,7 @@ def act_on(shard, version, user, act, wake_at, unsaved):
 
 @given(writes, questions)
 @settings(max_examples=100, deadline=None)
-def test_a_shard_with_lazy_cleaning_equals_a_plain_model(acts, asked):
+def test_a_memory_shard_that_cleans_up_lazily_gives_the_answers_of_a_simple_model(acts, asked):
     with eager_cleaning():
         shard, plain = Shard(0, 10, settled=True), PlainShard()
         shard.join("e", 0)
@@ -90,7 +90,7 @@ def test_a_shard_with_lazy_cleaning_equals_a_plain_model(acts, asked):
 
 @given(writes, st.integers(1, 4))
 @settings(max_examples=100, deadline=None)
-def test_a_walk_during_changes_returns_every_user_who_stays(acts, limit):
+def test_listing_a_memory_shard_during_changes_returns_every_user_who_is_never_removed(acts, limit):
     with eager_cleaning():
         shard = Shard(0, 10, settled=True)
         shard.join("e", 0)

@@ -76,7 +76,7 @@ def parts(count):
     return ((PING, 1) for _ in range(count))
 
 
-async def test_a_limited_number_of_portions_is_in_flight_and_each_is_processed_when_answered():
+async def test_many_redis_commands_are_sent_in_portions_with_a_limited_number_unanswered():
     taken: list[list[object]] = []
     async with linked() as (slow, connection):
         asking = asyncio.create_task(
@@ -94,7 +94,7 @@ async def test_a_limited_number_of_portions_is_in_flight_and_each_is_processed_w
     assert [reply for replies in taken for reply in replies] == list(range(5 * PORTION))
 
 
-async def test_replies_that_arrive_in_pieces_are_processed_by_whole_portions():
+async def test_redis_replies_that_arrive_in_pieces_are_processed_in_whole_portions():
     taken: list[list[object]] = []
     async with linked() as (slow, connection):
         asking = asyncio.create_task(
@@ -109,7 +109,7 @@ async def test_replies_that_arrive_in_pieces_are_processed_by_whole_portions():
     assert [len(replies) for replies in taken] == [PORTION, 3]
 
 
-async def test_more_commands_make_larger_portions_not_more_portions():
+async def test_more_redis_commands_are_sent_in_larger_portions_not_in_more_portions():
     taken: list[list[object]] = []
     total = 10 * PORTIONS * PORTION
     async with linked() as (slow, connection):
@@ -121,7 +121,7 @@ async def test_more_commands_make_larger_portions_not_more_portions():
     assert [len(replies) for replies in taken] == PORTIONS * [total // PORTIONS]
 
 
-async def test_a_server_that_stops_answering_midway_is_given_up_at_the_deadline():
+async def test_a_redis_server_that_stops_answering_midway_is_given_up_at_the_deadline():
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(
@@ -135,7 +135,7 @@ async def test_a_server_that_stops_answering_midway_is_given_up_at_the_deadline(
         assert not connection.is_open
 
 
-async def test_a_pause_of_this_process_does_not_count_against_the_deadline():
+async def test_a_pause_of_the_own_process_does_not_count_against_the_deadline_of_redis_commands():
     """Commands sent after the pause have their whole deadline."""
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
@@ -153,7 +153,7 @@ async def test_a_pause_of_this_process_does_not_count_against_the_deadline():
     assert [reply for replies in taken for reply in replies] == list(range(5 * PORTION))
 
 
-async def test_after_a_pause_of_the_machine_the_server_gets_time_to_answer():
+async def test_after_a_pause_of_the_machine_the_redis_server_still_gets_time_to_answer():
     async with linked() as (slow, connection):
         asking = asyncio.create_task(connection.ask([("PING", "x")], deadline=1.0))
         await slow.has_heard(1)
@@ -163,7 +163,7 @@ async def test_after_a_pause_of_the_machine_the_server_gets_time_to_answer():
         assert await asking == [0]
 
 
-async def test_a_connection_closed_midway_raises_lost_not_unavailable():
+async def test_a_redis_connection_closed_between_replies_raises_lost_and_not_unavailable():
     """Some of it was sent."""
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
@@ -179,7 +179,7 @@ async def test_a_connection_closed_midway_raises_lost_not_unavailable():
         assert len(taken) == 1
 
 
-async def test_other_callers_get_their_own_replies_between_portions():
+async def test_another_caller_of_a_redis_connection_gets_its_own_reply_while_many_commands_are_sent():
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(

@@ -58,7 +58,7 @@ async def sooner_or_later(call, wanted=lambda answer: True):
 # Frozen servers
 
 
-async def test_a_write_to_a_frozen_server_has_an_unknown_outcome_and_can_be_fenced_off(server, engine):
+async def test_a_write_to_a_frozen_redis_has_an_unknown_outcome_until_the_node_raises_its_fence_number(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.commit()
     server.stop_the_clock()
@@ -78,7 +78,9 @@ async def test_a_write_to_a_frozen_server_has_an_unknown_outcome_and_can_be_fenc
     assert await stored(engine, user) == record(2)
 
 
-async def test_a_batch_sent_to_a_frozen_server_runs_when_it_resumes_unless_fenced_off(server, engine):
+async def test_a_batch_sent_to_a_frozen_redis_runs_when_it_resumes_but_never_after_a_raised_fence_number(
+    server, engine
+):
     """The late execution is real, and the fence stops it."""
     node, user = await joined(engine), user_of(engine, 0)
     await node.commit()  # now the server has the script
@@ -93,7 +95,7 @@ async def test_a_batch_sent_to_a_frozen_server_runs_when_it_resumes_unless_fence
     assert await engine.commit(late) == Fenced(20)
 
 
-async def test_a_tail_of_a_frozen_server_raises_unavailable(server, engine):
+async def test_reading_the_log_of_a_frozen_redis_raises_unavailable(server, engine):
     heads = await engine.heads()
     server.stop_the_clock()
     try:
@@ -104,7 +106,7 @@ async def test_a_tail_of_a_frozen_server_raises_unavailable(server, engine):
     assert await sooner_or_later(lambda: engine.tail(heads, 0)) == []
 
 
-async def test_a_thousand_callers_of_an_unreachable_server_make_few_connection_attempts(server, engine, monkeypatch):
+async def test_a_thousand_calls_to_an_unreachable_redis_make_few_connection_attempts(server, engine, monkeypatch):
     attempts = []
 
     async def counted(address, login):
@@ -124,7 +126,7 @@ async def test_a_thousand_callers_of_an_unreachable_server_make_few_connection_a
 # Data loss
 
 
-async def test_every_call_detects_a_server_that_came_back_empty(server, engine):
+async def test_every_call_detects_a_redis_that_came_back_empty(server, engine):
     await settled(engine)
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1), wake_at=5, note=b"n", unsaved=True))
@@ -150,7 +152,9 @@ async def test_every_call_detects_a_server_that_came_back_empty(server, engine):
     assert await engine.renew(Lease("another-epoch", 1, NOW), begins=True)
 
 
-async def test_after_flushall_a_running_node_writes_its_terms_again_for_the_next_node(server, engine):
+async def test_after_flushall_a_running_node_stores_its_settings_again_and_a_node_that_differs_is_refused(
+    server, engine
+):
     assert await engine.renew(Lease("epoch", 1, NOW), begins=True)
     server.client.flushall()
     assert not await engine.renew(Lease("epoch", 2, NOW))
@@ -164,14 +168,14 @@ async def test_after_flushall_a_running_node_writes_its_terms_again_for_the_next
     await other.close()
 
 
-async def test_an_emptied_store_that_another_cluster_took_over_is_no_longer_used(server, engine):
+async def test_a_node_stops_using_an_emptied_redis_that_nodes_with_other_settings_took_over(server, engine):
     server.client.flushall()
     async with opened(server.url, capacity=1_000_000):
         with pytest.raises(Unavailable, match="restart"):
             await engine.renew(Lease("epoch", 2, NOW))
 
 
-async def test_flushed_scripts_are_loaded_again_and_run_once(server, engine):
+async def test_scripts_flushed_from_redis_are_loaded_again_and_run_once(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1)))
     server.client.script_flush()
@@ -180,7 +184,7 @@ async def test_flushed_scripts_are_loaded_again_and_run_once(server, engine):
     assert (await engine.heads())[0] == 1
 
 
-async def test_killed_connections_are_reopened(server, engine):
+async def test_redis_connections_killed_by_the_server_are_reopened(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await engine.send(b"before")
     assert await engine.receive(5) == [b"before"]
@@ -205,7 +209,7 @@ async def refused(engine, node, user, why):
     assert await engine.unsaved(0, 10) == []
 
 
-async def test_a_full_store_refuses_whole_batches_but_still_drops_records(server, engine):
+async def test_a_redis_without_free_memory_refuses_whole_batches_but_still_removes_records(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1)))
     server.client.config_set("maxmemory", 1)
@@ -218,7 +222,7 @@ async def test_a_full_store_refuses_whole_batches_but_still_drops_records(server
     await node.write(Write(user, None, record(3)))
 
 
-async def test_a_replica_refuses_writes_until_it_is_a_master_again(server, engine):
+async def test_a_redis_that_became_a_replica_refuses_writes_until_it_is_a_master_again(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1)))
     with running() as master:
@@ -231,7 +235,7 @@ async def test_a_replica_refuses_writes_until_it_is_a_master_again(server, engin
     assert isinstance(answer, Committed | Fenced)
 
 
-async def test_a_master_with_too_few_replicas_refuses_writes(server, engine):
+async def test_a_redis_master_with_too_few_replicas_refuses_writes(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1)))
     server.client.config_set("min-replicas-to-write", 1)
@@ -240,7 +244,7 @@ async def test_a_master_with_too_few_replicas_refuses_writes(server, engine):
     await node.write(Write(user, record(1), record(2)))
 
 
-async def test_a_script_that_fails_half_way_has_an_unknown_outcome(server, engine):
+async def test_a_redis_script_that_fails_half_way_has_an_unknown_outcome(server, engine):
     node, user = await joined(engine), user_of(engine, 0)
     server.client.set(ShardKeys("herenow", 0).log, "not a stream")
     with pytest.raises(UnknownOutcome):
@@ -261,7 +265,7 @@ def group():
         group.close()
 
 
-async def test_a_failover_that_loses_writes_is_detected_by_the_fence(group):
+async def test_a_redis_failover_that_loses_writes_is_detected_because_the_nodes_fence_number_is_older(group):
     async with opened(group.url) as engine:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
@@ -276,7 +280,7 @@ async def test_a_failover_that_loses_writes_is_detected_by_the_fence(group):
         assert await stored(engine, user) == record(1)
 
 
-async def test_a_planned_failover_is_noticed_and_the_old_master_gets_no_writes(group):
+async def test_a_planned_redis_failover_is_noticed_and_the_old_master_gets_no_writes(group):
     async with opened(group.url) as engine:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
@@ -291,7 +295,7 @@ async def test_a_planned_failover_is_noticed_and_the_old_master_gets_no_writes(g
         assert group.replica.client.hget(ShardKeys("herenow", 0).fences, node.epoch) == b"10"
 
 
-async def test_a_sentinel_that_froze_is_subscribed_to_again(group, monkeypatch):
+async def test_a_node_subscribes_again_to_a_redis_sentinel_that_froze(group, monkeypatch):
     monkeypatch.setattr(sentinel, "PING_AFTER", 0.2)
     vanishing = group.sentinels[0]
 
@@ -307,7 +311,7 @@ async def test_a_sentinel_that_froze_is_subscribed_to_again(group, monkeypatch):
         await asyncio.to_thread(wait_for, lambda: listening() - {before}, "nobody listens again")
 
 
-async def test_an_idle_sentinel_subscription_is_kept(group, monkeypatch):
+async def test_an_idle_subscription_to_a_redis_sentinel_is_kept_open(group, monkeypatch):
     monkeypatch.setattr(sentinel, "PING_AFTER", 0.05)
     asked = []
     send = RedisConnection.send
@@ -342,7 +346,7 @@ def owner(cluster, shard):
     return next(m for m, bound in zip(cluster.masters, bounds, strict=True) if slot < bound)
 
 
-async def test_when_a_cluster_master_dies_only_its_shards_are_unavailable(cluster):
+async def test_when_a_redis_cluster_master_dies_only_its_shards_are_unavailable(cluster):
     async with opened(cluster.url) as engine:
         nodes = [await joined(engine, shard) for shard in range(16)]
         for node in nodes:
@@ -363,7 +367,7 @@ async def test_when_a_cluster_master_dies_only_its_shards_are_unavailable(cluste
         assert await stored(engine, user_of(engine, 0)) == record(1)
 
 
-async def test_when_a_cluster_master_freezes_only_the_logs_of_its_shards_are_silent(cluster):
+async def test_when_a_redis_cluster_master_freezes_only_the_logs_of_its_shards_cannot_be_read(cluster):
     async with opened(cluster.url) as engine:
         nodes = [await joined(engine, shard) for shard in range(16)]
         victim = owner(cluster, 0)
@@ -384,7 +388,7 @@ async def test_when_a_cluster_master_freezes_only_the_logs_of_its_shards_are_sil
         await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: not engine.unresponsive)
 
 
-async def test_a_slot_that_is_being_moved_is_unavailable_and_never_read_as_empty(cluster):
+async def test_a_redis_cluster_slot_that_is_being_moved_is_unavailable_and_never_read_as_empty(cluster):
     async with opened(cluster.url) as engine:
         node, user = await joined(engine), user_of(engine, 0)
         await settled(engine)
@@ -412,7 +416,7 @@ async def test_a_slot_that_is_being_moved_is_unavailable_and_never_read_as_empty
         assert await is_settled(engine, 0)
 
 
-async def test_a_moved_shard_is_found_by_redirection(cluster_group):
+async def test_a_shard_that_moved_to_another_redis_cluster_server_is_found_by_redirection(cluster_group):
     """MOVED means that nothing was executed: the call is repeated at the right server."""
     async with opened(cluster_group.url, namespace="redirected") as engine:
         node, user = await joined(engine), user_of(engine, 0)

@@ -26,13 +26,13 @@ from herenow_testing.contracts.engine import NOW, TERMS
         (None, None, False),
     ],
 )
-def test_a_shard_counts_as_settled_only_if_it_was_before_and_after_the_read(before, after, settled):
+def test_a_redis_read_counts_a_shard_as_recovered_only_if_it_was_before_and_after_the_read(before, after, settled):
     question = read_of([], ShardKeys("herenow", 0), CommandBuilder(1, 10))
     question.take([before, after])
     assert question.settled is settled
 
 
-async def test_a_shard_settled_again_can_be_distinguished_from_one_that_stayed_settled(valkey_server):
+async def test_redis_shows_whether_a_recovered_shard_has_gone_through_another_recovery(valkey_server):
     engine = make_engine(valkey_server.url, shards=1, namespace="again")
     await engine.open(TERMS)
     try:
@@ -50,7 +50,7 @@ async def test_a_shard_settled_again_can_be_distinguished_from_one_that_stayed_s
 @pytest.mark.parametrize("users", [[], ["ana"], ["ana", "böb", "x" * 64, "y" * 65, "ana", *map(str, range(300))]])
 @pytest.mark.parametrize("namespace", ["herenow", "100%d"])
 @pytest.mark.parametrize("buckets", [1, 10, 11, 1000])
-def test_a_read_is_packed_like_the_redis_library_packs_it(users, namespace, buckets):
+def test_reading_many_users_sends_the_same_bytes_as_separate_redis_commands(users, namespace, buckets):
     shards = Keys(namespace, 4).shards
     asked, wanted = shard_reads(users, shards, CommandBuilder(4, buckets))
     assert len(asked) == len({shard_of(user, 4) for user in users})

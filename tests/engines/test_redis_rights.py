@@ -51,7 +51,7 @@ async def everything(url):
         await redis.close()
 
 
-async def test_the_documented_redis_rights_are_sufficient():
+async def test_the_redis_rights_listed_in_the_operating_guide_are_sufficient():
     with running() as server:
         server.client.execute_command(
             *("ACL", "SETUSER", "ana", "reset", "on", ">pw", "~{rights*", "&{rights}:mail"),

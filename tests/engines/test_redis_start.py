@@ -63,7 +63,7 @@ def test_an_invalid_redis_url_is_refused_with_the_reason(url, why):
     assert str(refused.value).endswith(".")
 
 
-def test_slot_of_equals_the_cluster_specification():
+def test_slot_of_gives_the_check_value_of_the_redis_cluster_specification():
     assert slot_of("123456789") == 0x31C3, "the check value of the specification"
 
 
@@ -84,12 +84,12 @@ def one_sentence(said):
     return said
 
 
-async def test_a_server_that_evicts_is_refused(valkey_server):
+async def test_a_redis_server_that_evicts_keys_is_refused_at_the_start(valkey_server):
     with running("--maxmemory-policy", "allkeys-lru") as server:
         assert "allkeys-lru" in await refusal(server.url)
 
 
-async def test_a_wrong_password_is_refused_and_not_shown():
+async def test_a_wrong_redis_password_is_refused_and_not_shown():
     with running("--requirepass", "right") as server:
         for url in (f"redis://127.0.0.1:{server.port}", f"redis://:hunter2@127.0.0.1:{server.port}"):
             said = await refusal(url)
@@ -100,21 +100,21 @@ async def test_a_wrong_password_is_refused_and_not_shown():
         await engine.close()
 
 
-async def test_an_error_with_the_servers_words_ends_with_one_punctuation_mark(valkey_server):
+async def test_an_error_that_quotes_the_redis_server_ends_with_one_punctuation_mark(valkey_server):
     with running("--requirepass", "right") as server:
         assert (await refusal(f"redis://:hunter2@{server.address}")).endswith("is disabled.")
     assert (await refusal(f"redis://:hunter2@{valkey_server.address}")).endswith("correct?")
 
 
-async def test_a_missing_redis_database_is_refused(valkey_server):
+async def test_a_redis_url_whose_database_number_does_not_exist_is_refused(valkey_server):
     assert "DB index" in await refusal(valkey_server.url + "/99")
 
 
-async def test_a_replica_is_refused(sentinel_group):
+async def test_a_redis_replica_is_refused_as_live_store(sentinel_group):
     assert "replica" in await refusal(sentinel_group.replica.url)
 
 
-async def test_the_wrong_scheme_for_a_topology_is_refused_and_the_right_one_is_named(
+async def test_a_redis_url_with_the_wrong_scheme_for_cluster_or_sentinel_is_refused_and_the_right_one_named(
     valkey_server, sentinel_group, cluster_group
 ):
     assert "redis+cluster://" in await refusal(cluster_group.masters[0].url)
@@ -124,7 +124,7 @@ async def test_the_wrong_scheme_for_a_topology_is_refused_and_the_right_one_is_n
     assert "refuses" in await refusal(f"redis+sentinel://{valkey_server.address}/mine")
 
 
-async def test_a_cluster_that_lost_slots_is_refused():
+async def test_a_redis_cluster_with_an_unassigned_slot_is_refused():
     group = ClusterGroup()
     try:
         group.start()
@@ -152,13 +152,13 @@ async def pretender(answer):
         yield f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
 
 
-async def test_a_server_that_is_too_old_is_refused():
+async def test_a_redis_server_that_is_too_old_is_refused():
     said = b"redis_version:6.0.16\r\nrole:master\r\n"
     async with pretender(b"$%d\r\n%s\r\n" % (len(said), said)) as url:
         assert "6.0.16" in await refusal(url)
 
 
-async def test_a_server_that_is_missing_or_not_redis_is_unavailable():
+async def test_opening_a_live_store_raises_unavailable_if_the_server_is_missing_or_not_redis():
     async with pretender(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
         for place in (url, f"redis://127.0.0.1:{free_port()}", f"redis+cluster://127.0.0.1:{free_port()}"):
             engine = make_engine(place)
@@ -168,7 +168,7 @@ async def test_a_server_that_is_missing_or_not_redis_is_unavailable():
             one_sentence(str(away.value))
 
 
-async def test_an_unreachable_store_error_names_the_setting():
+async def test_the_error_about_an_unreachable_redis_server_names_the_engine_setting():
     port = free_port()
     engine = make_engine(f"redis://ana:hunter2@127.0.0.1:{port}")
     with pytest.raises(Unavailable) as away:
@@ -178,7 +178,7 @@ async def test_an_unreachable_store_error_names_the_setting():
     assert said.startswith(f"engine 'redis://…@127.0.0.1:{port}' cannot be used: 127.0.0.1:{port} cannot be")
 
 
-async def test_tls_with_a_private_ca_works(tmp_path):
+async def test_redis_over_tls_with_a_private_certificate_authority_works(tmp_path):
     pem, port = tmp_path / "localhost.pem", free_port()
     write_certificate(pem)
     options = ("--tls-port", port, "--tls-auth-clients", "no", "--tls-ca-cert-file", pem)
@@ -200,7 +200,7 @@ async def test_tls_with_a_private_ca_works(tmp_path):
 # Memory layout
 
 
-async def test_redis_buckets_stay_compact_with_any_content(valkey_server):
+async def test_redis_hashes_stay_in_the_compact_encoding_with_long_ids_and_records(valkey_server):
     engine = make_engine(valkey_server.url, namespace="compact", shards=1, capacity=20)
     await engine.open(TERMS)
     node = await joined(engine)
@@ -215,5 +215,5 @@ async def test_redis_buckets_stay_compact_with_any_content(valkey_server):
     await engine.close()
 
 
-def test_an_ipv6_address_is_written_in_brackets():
+def test_the_ipv6_address_of_a_redis_server_is_written_in_brackets():
     assert str(Address("::1", 1)) == "[::1]:1"

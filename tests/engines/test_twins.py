@@ -125,7 +125,7 @@ class Twins:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_memory_and_redis_give_the_same_answers(seed, valkey_server):
+async def test_memory_and_redis_stores_give_the_same_answers_to_the_same_random_calls(seed, valkey_server):
     memory = MemoryEngine(MemoryStore(2))
     redis = make_engine(valkey_server.url, shards=2, namespace=next(NAMES), capacity=1)
     await redis.open(TERMS)
@@ -143,7 +143,7 @@ async def test_memory_and_redis_give_the_same_answers(seed, valkey_server):
         await redis.close()
 
 
-def test_the_comparison_of_twins_notices_a_difference():
+def test_the_comparison_of_memory_and_redis_stores_notices_a_different_answer():
     """The comparison can fail: a due answer that differs in `settled` is a different answer."""
     from herenow.ports import Due
 

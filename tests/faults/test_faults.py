@@ -13,7 +13,7 @@ SEED = int(os.environ.get("HERENOW_SEED", "1"))
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_viewers_see_true_statuses_during_faults_of_real_nodes(stage, tmp_path):
+async def test_viewers_see_true_statuses_during_faults_of_real_nodes_stores_and_databases(stage, tmp_path):
     async with STAGES[stage](tmp_path, SEED) as lab:
         try:
             await lab.run()

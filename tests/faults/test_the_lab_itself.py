@@ -15,7 +15,7 @@ from herenow_testing.world.scene import Shown
 from herenow_testing.world.truth import Bounds
 
 
-async def test_the_checker_finds_events_that_did_not_happen(tmp_path):
+async def test_the_fault_checker_reports_a_user_shown_online_or_offline_contrary_to_what_happened(tmp_path):
     async with on_one_server(tmp_path, 1) as lab:
         fleet, checker = lab.fleet, lab.checker
         await fleet.befriend("vera", "mute", "ghost")
@@ -157,7 +157,9 @@ def story():
         ("the ledger is locked", None, {"blinds": True}),
     ],
 )
-def test_the_checker_finds_a_ghost_between_faults_within_25_seconds(story, kind, where, what):
+def test_the_fault_checker_reports_a_user_still_shown_online_25_seconds_after_leaving_between_faults(
+    story, kind, where, what
+):
     story.leaves()
     gone = story.now
     while story.now < gone + 180_000 and not story.found("ghost"):
@@ -175,7 +177,7 @@ def test_the_checker_finds_a_ghost_between_faults_within_25_seconds(story, kind,
     assert story.now - gone <= 25_000
 
 
-def test_the_checker_accepts_a_ghost_that_one_fault_explains(story):
+def test_the_fault_checker_accepts_a_user_still_shown_online_if_the_live_store_was_frozen(story):
     trouble = story.checker.trouble("freeze the store")
     story.leaves()
     story.passes(6)
@@ -199,7 +201,9 @@ def test_the_checker_accepts_a_ghost_that_one_fault_explains(story):
         ("slow consumer", "n1", {}, 20),
     ],
 )
-def test_the_checker_finds_a_false_offline_during_any_fault_but_a_long_cut(story, kind, where, what, seconds):
+def test_the_fault_checker_reports_a_connected_user_shown_offline_unless_the_node_was_cut_off_for_long(
+    story, kind, where, what, seconds
+):
     trouble = story.checker.trouble(kind, where, **what)
     story.passes(seconds)
     story.checker.over(trouble)
@@ -208,7 +212,7 @@ def test_the_checker_finds_a_false_offline_during_any_fault_but_a_long_cut(story
     assert story.found("false offline")
 
 
-def test_the_checker_accepts_a_false_offline_after_a_long_cut_until_the_node_recovered(story):
+def test_the_fault_checker_accepts_a_connected_user_shown_offline_only_until_a_cut_off_node_recovered(story):
     trouble = story.checker.trouble("cut off", "n1", cuts=True)
     story.passes(11)
     story.checker.over(trouble)
@@ -235,7 +239,9 @@ def test_the_checker_accepts_a_false_offline_after_a_long_cut_until_the_node_rec
         ("by node: 1006", -4_000, False),
     ],
 )
-async def test_the_checker_finds_a_wrong_last_seen_in_views_and_in_the_ledger(story, how, off, right):
+async def test_the_fault_checker_reports_a_wrong_last_seen_shown_to_viewers_or_stored_in_the_database(
+    story, how, off, right
+):
     story.leaves(how)
     told = story.now + off
     story.passes(30)
@@ -257,7 +263,7 @@ async def test_the_checker_finds_a_wrong_last_seen_in_views_and_in_the_ledger(st
         ("closed", "n2", 0.1, False),
     ],
 )
-async def test_the_checker_requires_a_last_seen_for_a_user_who_returned_with_a_new_session(
+async def test_the_fault_checker_requires_a_saved_last_seen_for_a_user_who_returned_with_a_new_session(
     story, how, where, after, right
 ):
     before = story.now - 60_000
@@ -268,7 +274,7 @@ async def test_the_checker_requires_a_last_seen_for_a_user_who_returned_with_a_n
     assert bool(await story.concludes(before)) is not right
 
 
-async def test_the_checker_requires_no_last_seen_for_a_tab_replaced_within_grace(story):
+async def test_the_fault_checker_requires_no_saved_last_seen_for_a_tab_replaced_within_the_reconnect_window(story):
     before = story.now - 60_000
     story.leaves("vanished")
     story.passes(2)
@@ -296,7 +302,7 @@ async def test_the_checker_requires_no_last_seen_for_a_tab_replaced_within_grace
     ],
 )
 @pytest.mark.parametrize("by_rest", [True, False])
-def test_the_checker_accepts_an_old_view_only_as_long_as_a_change_may_take(
+def test_the_fault_checker_accepts_an_outdated_last_seen_only_as_long_as_a_change_may_take(
     story, kind, where, what, seconds, right, by_rest
 ):
     story.leaves()
@@ -315,7 +321,7 @@ def test_the_checker_accepts_an_old_view_only_as_long_as_a_change_may_take(
 
 
 @pytest.mark.parametrize(("seconds", "right"), [(0.3, True), (2.5, False)])
-def test_the_checker_accepts_an_old_view_shortly_after_a_new_rest_heartbeat(story, seconds, right):
+def test_the_fault_checker_accepts_an_outdated_last_seen_only_shortly_after_a_new_rest_heartbeat(story, seconds, right):
     story.leaves()
     story.checker.beat("ana", "rest", "n1")
     before = story.now
@@ -326,7 +332,7 @@ def test_the_checker_accepts_an_old_view_shortly_after_a_new_rest_heartbeat(stor
     assert bool(story.found("last seen")) is not right
 
 
-def test_the_checker_counts_a_rest_heartbeat_from_the_time_it_was_sent(story):
+def test_the_fault_checker_accepts_the_time_a_rest_heartbeat_was_sent_as_last_seen(story):
     story.leaves()
     story.passes(60)
     asked_at = story.now
@@ -337,7 +343,7 @@ def test_the_checker_counts_a_rest_heartbeat_from_the_time_it_was_sent(story):
     assert not story.found("last seen")
 
 
-async def test_the_checker_requires_a_heartbeat_lost_by_the_store_to_be_restored(story):
+async def test_the_fault_checker_requires_a_heartbeat_lost_by_the_live_store_to_be_restored(story):
     """The node that accepted the heartbeat is alive."""
     story.leaves()
     left = story.now
@@ -363,7 +369,7 @@ async def test_the_checker_requires_a_heartbeat_lost_by_the_store_to_be_restored
         ("empty the store", {"loses": True}, True, False, False),
     ],
 )
-async def test_the_checker_requires_the_last_seen_of_a_user_who_left_a_failing_node_that_survives(
+async def test_the_fault_checker_requires_the_last_seen_of_a_user_who_left_while_the_node_was_cut_off(
     story, kind, what, chooses, killed, right
 ):
     trouble = story.checker.trouble(kind, "n1" if "cuts" in what else None, **what)
@@ -381,7 +387,7 @@ async def test_the_checker_requires_the_last_seen_of_a_user_who_left_a_failing_n
     assert bool(await story.concludes(renewed)) is not right
 
 
-async def test_the_checker_finds_an_acknowledged_mode_missing_from_the_ledger(story):
+async def test_the_fault_checker_reports_an_acknowledged_mode_that_is_missing_from_the_database(story):
     story.checker.asks_mode("ana", Mode.INVISIBLE)
     story.checker.has_mode("ana", Mode.INVISIBLE)
     story.checker.asks_text("ana", 7)
@@ -394,6 +400,6 @@ async def test_the_checker_finds_an_acknowledged_mode_missing_from_the_ledger(st
     assert len([each for each in story.checker.problems if "ana chose one of" in each]) == 1
 
 
-def test_nodes_must_agree_within_10_seconds_or_15_after_data_loss():
+def test_the_fault_checker_requires_nodes_to_agree_within_10_seconds_or_15_after_data_loss():
     bounds = Bounds(TIMINGS, LEASE, LATE)
     assert (bounds.agreed(lost=False), bounds.agreed(lost=True)) == (10_000, 15_000)

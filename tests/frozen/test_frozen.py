@@ -8,5 +8,5 @@ from tests.frozen.contracts import CONTRACTS, FOLDER
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_a_public_contract_equals_its_frozen_file(name):
+def test_settings_codes_frames_and_other_public_contracts_equal_their_committed_files(name):
     assert CONTRACTS[name]() == (FOLDER / name).read_text()

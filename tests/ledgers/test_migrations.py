@@ -20,11 +20,11 @@ def path(tmp_path):
     return tmp_path / "herenow.db"
 
 
-def test_the_newest_revision_is_the_one_the_code_knows():
+def test_the_newest_migration_file_is_the_schema_version_named_in_the_code():
     assert ScriptDirectory.from_config(revisions._config()).get_heads() == [NEWEST]
 
 
-async def test_migrations_produce_the_schema_of_the_code(path, tmp_path):
+async def test_migrating_an_empty_sqlite_database_produces_the_tables_defined_in_the_code(path, tmp_path):
     await SqliteLedger(path).migrate()
     plain = tmp_path / "plain.db"
     engine = sqlalchemy.create_engine(f"sqlite:///{plain}")
@@ -36,7 +36,7 @@ async def test_migrations_produce_the_schema_of_the_code(path, tmp_path):
     assert migrated == definitions(plain)
 
 
-async def test_a_migration_keeps_the_data_of_an_older_ledger(path):
+async def test_a_migration_keeps_the_data_of_an_older_sqlite_database(path):
     """Written by the first schema, read by the newest."""
     with closing(sqlite3.connect(path)) as connection:
         engine = sqlalchemy.create_engine("sqlite://", creator=lambda: connection)
@@ -58,7 +58,7 @@ async def test_a_migration_keeps_the_data_of_an_older_ledger(path):
     await ledger.close()
 
 
-async def test_a_node_of_the_schema_before_sources_writes_beside_them(path):
+async def test_an_older_node_that_knows_no_status_sources_can_write_modes_and_keeps_the_stored_sources(path):
     """A node that still runs during a rolling upgrade: its statements do not name the new column."""
     ledger = SqliteLedger(path)
     await ledger.open()
@@ -77,7 +77,7 @@ async def test_a_node_of_the_schema_before_sources_writes_beside_them(path):
     await ledger.close()
 
 
-async def test_unreadable_sources_count_as_none(path):
+async def test_a_status_whose_stored_sources_are_unreadable_is_loaded_without_sources(path):
     ledger = SqliteLedger(path)
     await ledger.open()
     await ledger.save_choices([Choice(user, 1, Mode.BUSY) for user in ("ana", "bo")])
@@ -94,7 +94,7 @@ async def test_unreadable_sources_count_as_none(path):
 BACK_TO_0003 = ("ALTER TABLE choices DROP COLUMN sources", f"UPDATE {VERSION_TABLE} SET version_num = '0003'")
 
 
-async def test_going_back_to_the_schema_before_sources_keeps_the_choice_that_counts(path):
+async def test_going_back_to_the_schema_before_status_sources_keeps_the_mode_of_the_user(path):
     """As on the page about the database. The schema after it is that of the version before."""
     ledger = SqliteLedger(path)
     await ledger.open()
@@ -111,13 +111,13 @@ async def test_going_back_to_the_schema_before_sources_keeps_the_choice_that_cou
     await ledger.close()
 
 
-async def test_reading_the_schema_of_a_missing_ledger_creates_no_file(path):
+async def test_reading_the_schema_version_of_a_missing_sqlite_database_creates_no_file(path):
     assert await SqliteLedger(path).schema() == (None, NEWEST)
     assert not path.exists()
     assert await SqliteLedger(None).schema() == (None, NEWEST)
 
 
-async def test_an_empty_file_is_an_empty_ledger(path):
+async def test_an_empty_sqlite_file_is_opened_as_an_empty_database(path):
     path.touch()
     ledger = SqliteLedger(path)
     assert await ledger.schema() == (None, NEWEST)
@@ -126,7 +126,7 @@ async def test_an_empty_file_is_an_empty_ledger(path):
     await ledger.close()
 
 
-async def test_a_ledger_can_be_migrated_without_being_opened(path):
+async def test_a_sqlite_database_can_be_migrated_without_being_opened(path):
     ledger = SqliteLedger(path)
     await ledger.migrate()
     assert await ledger.schema() == (NEWEST, NEWEST)
@@ -137,7 +137,7 @@ async def test_a_ledger_can_be_migrated_without_being_opened(path):
     await ledger.close()
 
 
-async def test_a_newer_schema_is_refused_and_not_changed(path):
+async def test_a_sqlite_database_with_a_newer_schema_is_refused_and_not_changed(path):
     await SqliteLedger(path).migrate()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
@@ -153,7 +153,7 @@ async def test_a_newer_schema_is_refused_and_not_changed(path):
     assert definitions(path) == before
 
 
-async def test_a_migration_that_fails_midway_is_rolled_back(path):
+async def test_a_sqlite_migration_that_fails_midway_is_rolled_back(path):
     def fail(_connection, _cursor, statement, *_):
         if "CREATE TABLE members" in statement:
             raise OperationalError(statement, None, sqlite3.OperationalError("disk I/O error"))

@@ -27,7 +27,7 @@ async def test_a_sqlite_url_with_four_slashes_is_an_absolute_path(tmp_path):
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
-async def test_a_sqlite_url_without_a_path_is_a_ledger_in_memory(url, tmp_path, monkeypatch):
+async def test_a_sqlite_url_without_a_path_is_a_database_in_memory(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger = open_ledger(url)
     await ledger.open()
@@ -37,7 +37,7 @@ async def test_a_sqlite_url_without_a_path_is_a_ledger_in_memory(url, tmp_path, 
 
 
 @pytest.mark.parametrize("url", ["mysql://root:hunter2@db/presence", "herenow.db", "", "sqlite:herenow.db", "://"])
-def test_an_unknown_ledger_scheme_is_refused_without_showing_secrets(url):
+def test_a_database_url_with_an_unknown_scheme_is_refused_without_showing_its_password(url):
     with pytest.raises(ConfigurationError, match="allowed is sqlite://") as refusal:
         open_ledger(url)
     assert "hunter2" not in str(refusal.value)

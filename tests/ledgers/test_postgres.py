@@ -78,7 +78,7 @@ async def until_waiting(server, count=1):
 # --- Several nodes
 
 
-async def test_two_nodes_create_one_ledger(server):
+async def test_several_nodes_that_open_an_empty_postgresql_database_at_once_share_one_database_id(server):
     url = await server.make_database("made_by_two")
     handles = [open_ledger(url) for _ in range(4)]
     await asyncio.gather(*(handle.open() for handle in handles))
@@ -87,7 +87,7 @@ async def test_two_nodes_create_one_ledger(server):
     await server.drop_database("made_by_two")
 
 
-async def test_writes_of_one_node_reach_the_other_by_the_change_table(ledger, other):
+async def test_a_node_reads_relations_blocks_and_revocations_of_another_node_from_the_change_table(ledger, other):
     head = await other.changes_head()
     await ledger.apply([follow("ana", "bo"), follow("bo", "ana")])
     await ledger.block(BlockRow("ana", "cy", NOW))
@@ -103,7 +103,7 @@ async def test_writes_of_one_node_reach_the_other_by_the_change_table(ledger, ot
     assert await other.void_of("dee") == Void("dee", NOW, NOW + 10)
 
 
-async def test_later_changes_wait_for_an_uncommitted_earlier_change(server, ledger, other):
+async def test_a_change_table_row_waits_for_earlier_rows_that_are_not_committed_yet(server, ledger, other):
     """The race: one transaction takes number 1, another takes 2 and commits; a reader continues from 2 and never reads
     1.
     """
@@ -118,7 +118,7 @@ async def test_later_changes_wait_for_an_uncommitted_earlier_change(server, ledg
     assert [change.a for change in told] == ["ana", "cy"]
 
 
-async def test_a_rolled_back_change_skips_its_number(server, ledger, other):
+async def test_a_rolled_back_row_of_the_change_table_leaves_its_number_unused(server, ledger, other):
     def fail(connection):
         in_turn(ledger, [LedgerChange("relation", "ana", "bo")])(connection)
         raise ValueError("changed my mind")
@@ -131,7 +131,7 @@ async def test_a_rolled_back_change_skips_its_number(server, ledger, other):
     assert cursor == await other.changes_head() == 2
 
 
-async def test_the_change_head_waits_for_uncommitted_changes_before_it(server, ledger, other):
+async def test_reading_the_highest_number_of_the_change_table_waits_for_uncommitted_lower_ones(server, ledger, other):
     """A starting node takes the head as its cursor and then reads: that read must contain every lower number."""
     slow = await Held(ledger, in_turn(ledger, [LedgerChange("relation", "ana", "bo")])).there()
     head = asyncio.ensure_future(other.changes_head())
@@ -142,7 +142,7 @@ async def test_the_change_head_waits_for_uncommitted_changes_before_it(server, l
     assert (await other.changes(0, 10))[1] == 1
 
 
-async def test_reads_do_not_wait_for_writers(ledger, other):
+async def test_postgresql_reads_do_not_wait_for_uncommitted_writes(ledger, other):
     await ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None)
 
     def work(connection):
@@ -157,7 +157,7 @@ async def test_reads_do_not_wait_for_writers(ledger, other):
     assert await other.preferences(["ana"]) == {}
 
 
-async def test_two_users_who_stop_hiding_at_once_leave_no_lifted_block(ledger, other):
+async def test_a_lifted_block_is_removed_from_the_database_when_both_users_stop_hiding_at_once(ledger, other):
     nobody, contacts = (PreferencesEdit(visibility=v) for v in (Visibility.NOBODY, Visibility.CONTACTS))
     for user in ("ana", "bo"):
         await ledger.set_preferences(user, nobody, NOW, None)
@@ -169,7 +169,7 @@ async def test_two_users_who_stop_hiding_at_once_leave_no_lifted_block(ledger, o
     assert await ledger.blocks("ana", ["bo"]) == []
 
 
-async def test_a_last_seen_that_is_being_saved_does_not_survive_a_deletion(server, ledger, other):
+async def test_deleting_a_user_also_deletes_a_last_seen_time_that_is_being_saved(server, ledger, other):
     """It was started before the deletion and would not see it."""
     await ledger.save_last_seen({"ana": NOW - 5})
 
@@ -185,7 +185,7 @@ async def test_a_last_seen_that_is_being_saved_does_not_survive_a_deletion(serve
     assert await ledger.remembered(["ana"]) == {}
 
 
-async def test_of_two_concurrent_choices_the_later_version_is_stored(ledger, other):
+async def test_of_two_modes_saved_at_once_by_two_nodes_the_one_with_the_higher_version_is_stored(ledger, other):
     for number in range(10):
         user = f"user-{number}"
         one, two = Choice(user, 2 * number + 1, Mode.BUSY), Choice(user, 2 * number + 2, Mode.INVISIBLE)
@@ -193,7 +193,7 @@ async def test_of_two_concurrent_choices_the_later_version_is_stored(ledger, oth
         assert await chosen(ledger, user) == await chosen(other, user) == two
 
 
-async def test_deadlocked_transactions_are_retried(ledger, other):
+async def test_a_postgresql_transaction_that_ends_in_a_deadlock_is_retried(ledger, other):
     """Only foreign transactions on the tables can cause this; our own lock order prevents it."""
     await ledger.save_last_seen({"ana": NOW, "bo": NOW})
     tried = 0
@@ -222,7 +222,7 @@ async def test_deadlocked_transactions_are_retried(ledger, other):
 # --- Runs of the embedded engine
 
 
-async def test_a_second_process_does_not_close_the_run_of_a_live_process(ledger, other):
+async def test_a_second_server_on_a_postgresql_database_is_refused_while_the_first_one_runs(ledger, other):
     await ledger.close_runs()
     await ledger.open_marks("run", {"ana": 0}, [])
     await ledger.stamp_run("run", 5)
@@ -233,7 +233,7 @@ async def test_a_second_process_does_not_close_the_run_of_a_live_process(ledger,
     assert await other.close_runs() == 1
 
 
-async def test_a_run_takes_its_lock_again_after_its_connection_was_cut(server, ledger, other, database):
+async def test_a_server_takes_its_postgresql_lock_again_after_its_connection_was_cut(server, ledger, other, database):
     await ledger.close_runs()
     name = database.rpartition("/")[2]
     cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
@@ -246,7 +246,7 @@ async def test_a_run_takes_its_lock_again_after_its_connection_was_cut(server, l
         await other.close_runs()
 
 
-async def test_a_run_whose_lock_another_process_took_reports_it(server, ledger, other):
+async def test_a_server_whose_postgresql_lock_another_server_took_raises_unavailable(server, ledger, other):
     await ledger.close_runs()
     ledger._run._session.terminate()
     async with asyncio.timeout(60):
@@ -263,7 +263,7 @@ async def test_a_run_whose_lock_another_process_took_reports_it(server, ledger, 
 # --- Open and close
 
 
-async def test_a_ledger_that_is_not_open_raises_unavailable(database):
+async def test_calls_to_a_postgresql_database_that_is_not_open_raise_unavailable(database):
     ledger = open_ledger(database)
     for _ in ("never opened", "closed"):
         with pytest.raises(Unavailable):
@@ -276,13 +276,13 @@ async def test_a_ledger_that_is_not_open_raises_unavailable(database):
         await ledger.close()
 
 
-async def test_opening_an_open_ledger_changes_nothing(ledger):
+async def test_opening_an_open_postgresql_database_again_changes_nothing(ledger):
     await ledger.save_last_seen({"ana": NOW})
     await ledger.open()
     assert await seen(ledger, "ana") == NOW
 
 
-async def test_a_save_uses_the_values_at_the_time_of_the_call(ledger):
+async def test_last_seen_times_are_saved_to_postgresql_as_they_were_at_the_time_of_the_call(ledger):
     backlog = {f"user-{number}": NOW for number in range(1_000)}
     saving = asyncio.ensure_future(ledger.save_last_seen(backlog))
     await asyncio.sleep(0)
@@ -291,7 +291,7 @@ async def test_a_save_uses_the_values_at_the_time_of_the_call(ledger):
     assert len(await ledger.remembered([f"user-{number}" for number in range(1_000)])) == 1_000
 
 
-async def test_close_waits_for_running_calls_and_leaves_no_connection(server, ledger, database):
+async def test_closing_a_postgresql_database_waits_for_running_calls_and_leaves_no_connection(server, ledger, database):
     saving = [asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(20)]
     reading = [asyncio.ensure_future(ledger.remembered(["ana"])) for _ in range(20)]
     await ledger.close_runs()
@@ -306,7 +306,7 @@ async def test_close_waits_for_running_calls_and_leaves_no_connection(server, le
     assert len(await ledger.remembered([f"user-{number}" for number in range(20)])) == 20
 
 
-async def test_the_transaction_of_a_cancelled_caller_is_completed(ledger):
+async def test_a_postgresql_transaction_is_completed_although_its_caller_was_cancelled(ledger):
     saving = asyncio.ensure_future(ledger.save_last_seen({"ana": NOW}))
     await asyncio.sleep(0)
     saving.cancel()
@@ -316,7 +316,7 @@ async def test_the_transaction_of_a_cancelled_caller_is_completed(ledger):
     assert await seen(ledger, "ana") == NOW
 
 
-async def test_a_node_uses_few_connections_under_many_calls(server, ledger, database):
+async def test_a_node_with_many_calls_at_once_uses_few_postgresql_connections(server, ledger, database):
     await asyncio.gather(
         *(ledger.remembered([f"user-{number}"]) for number in range(200)),
         *(ledger.set_idle_after(f"user-{number}", 60_000) for number in range(50)),
@@ -326,7 +326,7 @@ async def test_a_node_uses_few_connections_under_many_calls(server, ledger, data
     assert count <= 6
 
 
-async def test_a_batch_of_2000_rows_is_one_insert_statement(ledger):
+async def test_saving_2000_last_seen_times_to_postgresql_is_one_insert_statement(ledger):
     asked = []
 
     def note(_connection, _cursor, statement, *_):
@@ -342,7 +342,7 @@ async def test_a_batch_of_2000_rows_is_one_insert_statement(ledger):
     assert kinds == ["SET", "SELECT", "INSERT", "SELECT"]  # its deadline, its lock, the save; the read
 
 
-async def test_commits_use_synchronous_commit(server, ledger, database):
+async def test_postgresql_commits_are_synchronous_whatever_the_database_default_is(server, ledger, database):
     """Whatever the default of the database is."""
     name = database.rpartition("/")[2]
     await server.sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
@@ -356,7 +356,7 @@ async def test_commits_use_synchronous_commit(server, ledger, database):
     assert kept == "remote_apply"
 
 
-async def test_ids_are_ordered_by_their_bytes(ledger):
+async def test_postgresql_orders_user_ids_by_their_bytes(ledger):
     users = ["Zoe", "a", "ana", "b", "é", "~"]
     await ledger.save_choices([Choice(user, 1, Mode.BUSY) for user in users])
     assert [choice.user for choice in await ledger.chosen("", 10)] == sorted(users)
@@ -366,7 +366,7 @@ async def test_ids_are_ordered_by_their_bytes(ledger):
 # --- Plans
 
 
-async def test_no_query_scans_a_whole_table(ledger):
+async def test_no_postgresql_query_scans_a_whole_table(ledger):
     asked: dict[str, object] = {}
 
     def note(_connection, _cursor, statement, parameters, *_):

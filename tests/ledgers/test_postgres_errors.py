@@ -68,45 +68,47 @@ async def guarded(server, database):
     await server.sql("DROP ROLE guarded")
 
 
-async def test_a_percent_encoded_password_is_accepted(guarded):
+async def test_a_percent_encoded_password_in_a_postgresql_url_is_accepted(guarded):
     ledger = open_postgres(guarded)
     await ledger.open()
     await ledger.close()
 
 
-async def test_a_wrong_password_is_reported_without_showing_it(guarded):
+async def test_the_error_about_a_wrong_postgresql_password_does_not_show_it(guarded):
     sentence = await refused(guarded.replace("p%40ss%2Fword", "hunter2"))
     assert re.match(r"The ledger postgresql://guarded@127\.0\.0\.1:\d+/ledger_\d+ refused the password", sentence)
 
 
-async def test_a_missing_password_is_reported(guarded, monkeypatch, tmp_path):
+async def test_opening_a_postgresql_database_without_the_needed_password_names_the_password_as_cause(
+    guarded, monkeypatch, tmp_path
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "refused the password" in await refused(guarded.replace(":p%40ss%2Fword", ""))
 
 
-async def test_an_unknown_or_rejected_database_user_is_reported(server, database):
+async def test_opening_a_postgresql_database_as_an_unknown_or_rejected_user_names_the_user_as_cause(server, database):
     assert "does not let this user in" in await refused(server.url(named(database), "nobody_i_know:hunter2"))
     await server.sql("CREATE ROLE barred LOGIN")
     assert "does not let this user in" in await refused(server.url(named(database), "barred:hunter2"))
     await server.sql("DROP ROLE barred")
 
 
-async def test_a_missing_database_is_reported(server):
+async def test_the_error_about_a_missing_postgresql_database_advises_to_create_it(server):
     sentence = await refused(server.url("nowhere", "postgres:hunter2"))
     assert "/nowhere is not there: create the database" in sentence
 
 
-async def test_a_refused_connection_raises_unavailable(server):
+async def test_a_refused_postgresql_connection_raises_unavailable(server):
     sentence = await refused(f"postgresql://ana:hunter2@127.0.0.1:{free_port()}/x", Unavailable)
     assert re.search(r"postgresql://ana@127\.0\.0\.1:\d+/x cannot be used: Connection refused\.", sentence)
 
 
-async def test_an_unknown_host_is_reported_by_name(server):
+async def test_the_error_about_an_unknown_postgresql_host_names_the_host(server):
     sentence = await refused("postgresql://ana:hunter2@no-such-host.invalid/x", Unavailable)
     assert "no-such-host.invalid/x cannot be used" in sentence
 
 
-async def test_a_server_that_is_not_postgresql_is_reported(server):
+async def test_opening_a_database_on_a_server_that_is_not_postgresql_raises_unavailable(server):
     async def hello(_reader, writer):
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         await writer.drain()
@@ -120,25 +122,25 @@ async def test_a_server_that_is_not_postgresql_is_reported(server):
 
 
 @pytest.mark.parametrize("query", ["no_such_parameter=1", "sslmode=hunter2", "connect_timeout=x"])
-async def test_an_invalid_url_parameter_is_reported(database, query):
+async def test_an_invalid_parameter_of_a_postgresql_url_is_refused(database, query):
     assert "parameter" in await refused(f"{database}?{query}")
 
 
-async def test_a_unix_socket_can_be_used_as_host(server, database):
+async def test_a_unix_socket_can_be_used_as_postgresql_host(server, database):
     ledger = open_postgres(f"postgresql://postgres@/{named(database)}?host={server.data}&port={server.port}")
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
     await ledger.close()
 
 
-async def test_parameters_of_the_url_reach_the_driver(database):
+async def test_parameters_of_a_postgresql_url_reach_the_database_driver(database):
     ledger = open_postgres(f"{database}?sslmode=disable&work_mem=1MB")
     await ledger.open()
     assert await ledger._read(lambda c: c.exec_driver_sql("SHOW work_mem").scalar_one()) == "1MB"
     await ledger.close()
 
 
-async def test_another_encoding_than_utf_8_is_refused(server):
+async def test_a_postgresql_database_with_another_encoding_than_utf_8_is_refused(server):
     await server.sql("CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0")
     assert "create the database with the encoding UTF8" in await refused(server.url("ascii"))
     await server.drop_database("ascii")
@@ -155,7 +157,7 @@ async def clerk(server):
     await server.sql("DROP ROLE clerk")
 
 
-async def test_a_user_without_the_right_to_create_a_schema_is_refused(server, clerk):
+async def test_a_postgresql_user_without_the_right_to_create_a_schema_is_refused(server, clerk):
     url = await server.make_database("not_mine")
     ledger = open_postgres(server.url("not_mine", clerk))
     for verb in (ledger.open, ledger.migrate):
@@ -165,7 +167,7 @@ async def test_a_user_without_the_right_to_create_a_schema_is_refused(server, cl
     await server.drop_database("not_mine")
 
 
-async def test_a_user_without_rights_to_existing_tables_is_refused(server, database, clerk):
+async def test_a_postgresql_user_without_rights_to_existing_tables_is_refused(server, database, clerk):
     name = named(database)
     ledger = open_postgres(server.url(name, clerk))
     steps = [
@@ -191,7 +193,9 @@ async def test_a_user_without_rights_to_existing_tables_is_refused(server, datab
     await server.sql("DROP OWNED BY clerk", name)
 
 
-async def test_rights_revoked_while_running_raise_unavailable_until_restored(server, database, clerk):
+async def test_postgresql_rights_revoked_while_running_raise_unavailable_until_they_are_restored(
+    server, database, clerk
+):
     name = named(database)
     ledger = open_postgres(server.url(name, clerk))
     grant = "ALL TABLES IN SCHEMA herenow"
@@ -210,7 +214,7 @@ async def test_rights_revoked_while_running_raise_unavailable_until_restored(ser
     await server.sql("DROP OWNED BY clerk", name)
 
 
-async def test_a_database_that_forbids_pg_control_system_is_usable(server, database, clerk):
+async def test_a_postgresql_database_that_forbids_pg_control_system_is_usable(server, database, clerk):
     name = named(database)
     for what in ("SCHEMA herenow", "ALL TABLES IN SCHEMA herenow", "ALL SEQUENCES IN SCHEMA herenow"):
         await server.sql(f"GRANT ALL ON {what} TO clerk", name)
@@ -223,7 +227,7 @@ async def test_a_database_that_forbids_pg_control_system_is_usable(server, datab
     await server.sql("DROP OWNED BY clerk", name)
 
 
-async def test_a_missing_schema_raises_unavailable(server, database, ledger):
+async def test_calls_raise_unavailable_while_the_postgresql_schema_is_missing(server, database, ledger):
     await server.sql("ALTER SCHEMA herenow RENAME TO elsewhere", named(database))
     with pytest.raises(Unavailable, match="its tables are not as they were"):
         await ledger.remembered(["ana"])
@@ -236,7 +240,7 @@ async def test_a_missing_schema_raises_unavailable(server, database, ledger):
 # --- Read-only and standby servers
 
 
-async def test_a_read_only_database_is_refused_at_the_start(server, database):
+async def test_a_read_only_postgresql_database_is_refused_at_the_start(server, database):
     await server.sql(f"ALTER DATABASE {named(database)} SET default_transaction_read_only = on")
     ledger = open_postgres(database)
     with pytest.raises(ConfigurationError, match="is read-only: name a database that can be written"):
@@ -250,7 +254,7 @@ async def test_a_read_only_database_is_refused_at_the_start(server, database):
     await server.drop_database("read_only")
 
 
-async def test_a_database_that_becomes_read_only_is_still_read(server, database, ledger):
+async def test_a_postgresql_database_that_becomes_read_only_is_still_read(server, database, ledger):
     await ledger.save_last_seen({"ana": NOW})
     await server.sql(f"ALTER DATABASE {named(database)} SET default_transaction_read_only = on")
     await hang_up(server, database)
@@ -284,7 +288,7 @@ def both(standby, primary, database):
     return f"postgresql://postgres@127.0.0.1:{standby.port},127.0.0.1:{primary.port}/{named(database)}"
 
 
-async def test_a_standby_is_refused_and_the_primary_in_the_url_is_used(fragile, fragile_database, standby):
+async def test_a_postgresql_standby_is_refused_and_the_primary_in_the_url_is_used(fragile, fragile_database, standby):
     ledger = open_postgres(both(standby, fragile, fragile_database))
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
@@ -293,7 +297,9 @@ async def test_a_standby_is_refused_and_the_primary_in_the_url_is_used(fragile, 
     assert "is a standby in recovery, which cannot be written: name the primary" in sentence
 
 
-async def test_after_a_lossy_failover_the_change_cursor_is_reset(fragile, fragile_database, standby):
+async def test_after_a_postgresql_failover_that_lost_changes_a_reader_of_the_change_table_starts_over(
+    fragile, fragile_database, standby
+):
     """The ids of changes continue below the reader's cursor: it would miss the next ones."""
     ledger = open_postgres(both(standby, fragile, fragile_database))
     await ledger.open()
@@ -329,7 +335,7 @@ async def test_after_a_lossy_failover_the_change_cursor_is_reset(fragile, fragil
     await other.close()
 
 
-async def test_a_different_ledger_at_the_same_address_is_refused(server, database, ledger):
+async def test_a_different_postgresql_database_at_the_same_address_is_refused(server, database, ledger):
     """As after creating a new ledger, or restoring a backup of another one."""
     name = named(database)
     await server.sql("ALTER SCHEMA herenow RENAME TO ours", name)
@@ -357,7 +363,9 @@ async def cut_off(standby):
 # --- Unreachable servers
 
 
-async def test_a_stopped_server_raises_unavailable_and_is_reconnected(fragile, fragile_database):
+async def test_a_stopped_postgresql_server_raises_unavailable_and_is_used_again_after_its_start(
+    fragile, fragile_database
+):
     ledger = open_postgres(fragile_database)
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
@@ -381,7 +389,7 @@ async def test_a_stopped_server_raises_unavailable_and_is_reconnected(fragile, f
     await late.close()
 
 
-async def test_a_connection_closed_by_the_server_is_replaced_without_an_error(server, database, ledger):
+async def test_a_connection_closed_by_the_postgresql_server_is_replaced_without_an_error(server, database, ledger):
     await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(20)))
     await hang_up(server, database)
     await asyncio.sleep(0.05)  # the closes are read from the sockets
@@ -389,7 +397,7 @@ async def test_a_connection_closed_by_the_server_is_replaced_without_an_error(se
     await ledger.save_last_seen({"ana": NOW})
 
 
-async def test_a_frozen_server_times_out_and_is_reconnected(fragile, fragile_database):
+async def test_calls_to_a_frozen_postgresql_server_time_out_and_work_again_when_it_resumes(fragile, fragile_database):
     ledger = impatient(fragile_database)
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
@@ -410,7 +418,7 @@ async def test_a_frozen_server_times_out_and_is_reconnected(fragile, fragile_dat
     await ledger.close()
 
 
-async def test_while_a_server_does_not_answer_one_caller_tries_and_the_others_fail_at_once(fragile, fragile_database):
+async def test_while_postgresql_does_not_answer_one_caller_tries_and_the_others_fail_at_once(fragile, fragile_database):
     ledger = impatient(fragile_database)
     await ledger.open()
     connector, attempts = ledger._connector._connect, 0
@@ -434,7 +442,7 @@ async def test_while_a_server_does_not_answer_one_caller_tries_and_the_others_fa
     await ledger.close()
 
 
-async def test_a_frozen_server_does_not_block_close(fragile, fragile_database):
+async def test_a_frozen_postgresql_server_does_not_block_closing_the_database(fragile, fragile_database):
     ledger = impatient(fragile_database)
     await ledger.open()
     await ledger.close_runs()
@@ -448,7 +456,7 @@ async def test_a_frozen_server_does_not_block_close(fragile, fragile_database):
             await asking
 
 
-async def test_a_server_that_freezes_during_a_schema_check_times_out(fragile, fragile_database, monkeypatch):
+async def test_a_postgresql_server_that_freezes_during_a_schema_check_times_out(fragile, fragile_database, monkeypatch):
     """As `herenow doctor` and `herenow migrate` do first."""
     monkeypatch.setattr(postgres, "LOOK", 0.3)
 
@@ -467,7 +475,7 @@ async def test_a_server_that_freezes_during_a_schema_check_times_out(fragile, fr
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", freeze)
 
 
-async def test_a_frozen_host_in_the_url_does_not_block_the_use_of_the_next_host(fragile, server, database):
+async def test_a_frozen_host_in_a_postgresql_url_does_not_block_the_use_of_the_next_host(fragile, server, database):
     """Each of several hosts has its own deadline."""
     await server.sql("SELECT 1")
     fragile.freeze()
@@ -484,7 +492,7 @@ SLOW = 1_000
 """Milliseconds that a statement may take; opening a ledger takes less, even on a busy machine."""
 
 
-async def test_a_slow_statement_is_cancelled_and_its_connection_kept(server, database, monkeypatch):
+async def test_a_slow_postgresql_statement_is_cancelled_and_its_connection_kept(server, database, monkeypatch):
     monkeypatch.setitem(postgres.MILLISECONDS, "statement_timeout", SLOW)
     ledger = open_postgres(database)
     await ledger.open()
@@ -494,7 +502,7 @@ async def test_a_slow_statement_is_cancelled_and_its_connection_kept(server, dat
     await ledger.close()
 
 
-async def test_long_operations_are_exempt_from_the_statement_timeout(server, database, monkeypatch):
+async def test_long_database_operations_are_exempt_from_the_postgresql_statement_timeout(server, database, monkeypatch):
     monkeypatch.setitem(postgres.MILLISECONDS, "statement_timeout", SLOW)
     ledger = open_postgres(database, Deadlines(read=3, write=3, at_length=60))
     await ledger.open()
@@ -509,7 +517,7 @@ async def test_long_operations_are_exempt_from_the_statement_timeout(server, dat
     await ledger.close()
 
 
-async def test_a_transaction_of_a_frozen_node_is_ended_after_a_timeout(server, database, monkeypatch):
+async def test_a_postgresql_transaction_of_a_frozen_node_is_ended_after_a_timeout(server, database, monkeypatch):
     """It holds the lock of relation changes and will never finish."""
     monkeypatch.setitem(postgres.MILLISECONDS, "idle_in_transaction_session_timeout", 200)
     ledger, other = open_postgres(database), open_postgres(database)
@@ -525,7 +533,7 @@ async def test_a_transaction_of_a_frozen_node_is_ended_after_a_timeout(server, d
     await other.close()
 
 
-async def test_a_caller_that_waits_too_long_for_a_lock_gets_unavailable(server, database, monkeypatch):
+async def test_a_caller_that_waits_too_long_for_a_postgresql_lock_gets_unavailable(server, database, monkeypatch):
     monkeypatch.setitem(postgres.MILLISECONDS, "lock_timeout", 50)
     ledger = open_postgres(database)
     await ledger.open()
@@ -541,7 +549,7 @@ async def test_a_caller_that_waits_too_long_for_a_lock_gets_unavailable(server, 
     await ledger.close()
 
 
-async def test_a_server_at_its_connection_limit_is_used_with_the_open_connections(server, database, clerk):
+async def test_a_postgresql_server_at_its_connection_limit_is_used_with_the_open_connections(server, database, clerk):
     name = named(database)
     await server.sql("ALTER ROLE clerk CONNECTION LIMIT 2")
     for what in ("SCHEMA herenow", "ALL TABLES IN SCHEMA herenow", "ALL SEQUENCES IN SCHEMA herenow"):
@@ -605,7 +613,9 @@ class Proxy:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_connection_cut_at_commit_is_an_unknown_outcome_and_the_write_is_idempotent(server, database, when):
+async def test_a_postgresql_connection_cut_at_commit_is_an_unknown_outcome_and_the_write_can_be_repeated(
+    server, database, when
+):
     async with Proxy(server.port) as proxy:
         ledger = open_postgres(database.replace(str(server.port), str(proxy.port)))
         await ledger.open()
@@ -638,7 +648,7 @@ async def test_a_connection_cut_at_commit_is_an_unknown_outcome_and_the_write_is
         await ledger.close()
 
 
-async def test_a_connection_cut_before_commit_is_not_an_unknown_outcome(server, database):
+async def test_a_postgresql_connection_cut_before_commit_raises_unavailable_and_writes_nothing(server, database):
     ledger = open_postgres(database)
     await ledger.open()
 
@@ -677,7 +687,7 @@ def small_disk(fragile):
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-async def test_a_full_disk_raises_unavailable_and_damages_no_data(fragile, small_disk):
+async def test_a_full_disk_of_the_postgresql_server_raises_unavailable_and_damages_no_data(fragile, small_disk):
     await fragile.sql(f"CREATE TABLESPACE small LOCATION '{small_disk}'")
     await fragile.sql("CREATE DATABASE on_small_disk TABLESPACE small")
     ledger = open_postgres(fragile.url("on_small_disk"))
@@ -706,7 +716,7 @@ async def test_a_full_disk_raises_unavailable_and_damages_no_data(fragile, small
 # --- kill -9
 
 
-async def test_kill_9_of_the_server_loses_no_acknowledged_write_and_leaves_no_partial_write(fragile, fragile_database):
+async def test_kill_9_of_postgresql_loses_no_acknowledged_write_and_leaves_no_partial_write(fragile, fragile_database):
     """Repeated kills in the middle of writes."""
     ledger = open_postgres(fragile_database)
     await ledger.open()

@@ -45,7 +45,7 @@ async def at(ledger, revision):
         await connection.commit()
 
 
-async def test_migrations_produce_the_schema_of_the_code(ledger):
+async def test_migrating_an_empty_postgresql_database_produces_the_tables_defined_in_the_code(ledger):
     def compare(connection):
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         return compare_metadata(context, metadata)
@@ -62,7 +62,7 @@ async def test_migrations_produce_the_schema_of_the_code(ledger):
     assert options == ["fillfactor=80"]
 
 
-async def test_every_id_column_in_a_key_uses_byte_order(ledger):
+async def test_every_id_column_in_a_postgresql_key_is_sorted_by_bytes(ledger):
     keys = """
     SELECT c.relname || '.' || a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey) JOIN pg_type t ON t.oid = a.atttypid
@@ -77,12 +77,12 @@ async def test_every_id_column_in_a_key_uses_byte_order(ledger):
     assert others == []
 
 
-async def test_reading_the_schema_creates_no_objects(server, empty):
+async def test_reading_the_schema_version_of_an_empty_postgresql_database_creates_no_tables(server, empty):
     assert await open_postgres(empty).schema() == (None, NEWEST)
     assert await objects(server) == set()
 
 
-async def test_a_ledger_can_be_migrated_without_being_opened(empty):
+async def test_a_postgresql_database_can_be_migrated_without_being_opened(empty):
     ledger = open_postgres(empty)
     await ledger.migrate()
     assert await ledger.schema() == (NEWEST, NEWEST)
@@ -93,7 +93,7 @@ async def test_a_ledger_can_be_migrated_without_being_opened(empty):
     await ledger.close()
 
 
-async def test_tables_of_the_application_are_not_changed(server, empty):
+async def test_tables_of_the_application_in_the_same_postgresql_database_are_not_changed(server, empty):
     await server.sql("CREATE TABLE follows (whatever int)", "empty")
     await server.sql("CREATE TABLE meta (whatever int)", "empty")
     ledger = open_postgres(empty)
@@ -104,7 +104,7 @@ async def test_tables_of_the_application_are_not_changed(server, empty):
     assert set(tables) == {("follows",), ("meta",)}
 
 
-async def test_an_older_schema_is_refused_until_it_is_migrated(server, empty):
+async def test_a_postgresql_database_with_an_older_schema_is_refused_until_it_is_migrated(server, empty):
     ledger = open_postgres(empty)
     await at(ledger, "0001")
     await server.sql("INSERT INTO herenow.preferences VALUES ('ana', 60000)", "empty")
@@ -125,7 +125,7 @@ async def test_an_older_schema_is_refused_until_it_is_migrated(server, empty):
     await ledger.close()
 
 
-async def test_a_database_goes_back_to_the_schema_before_sources_and_forward_again(server, empty):
+async def test_a_postgresql_database_can_go_back_to_the_schema_before_status_sources_and_forward_again(server, empty):
     """By the statements on the page about the database."""
     ledger = open_postgres(empty)
     await ledger.open()
@@ -145,7 +145,7 @@ async def test_a_database_goes_back_to_the_schema_before_sources_and_forward_aga
     await ledger.close()
 
 
-async def test_a_newer_schema_is_refused_and_not_changed(server, empty):
+async def test_a_postgresql_database_with_a_newer_schema_is_refused_and_not_changed(server, empty):
     ledger = open_postgres(empty)
     await ledger.migrate()
     await server.sql(f"UPDATE herenow.{VERSION_TABLE} SET version_num = '9999'", "empty")
@@ -158,7 +158,7 @@ async def test_a_newer_schema_is_refused_and_not_changed(server, empty):
 
 
 @pytest.mark.parametrize("verb", ["open", "migrate"])
-async def test_a_migration_that_fails_midway_is_rolled_back(server, empty, verb):
+async def test_a_postgresql_migration_that_fails_midway_is_rolled_back(server, empty, verb):
     def fail(_connection, _cursor, statement, *_):
         if "CREATE TABLE members" in statement:
             raise OperationalError(statement, None, Exception("the disk gave up"))
@@ -177,7 +177,7 @@ async def test_a_migration_that_fails_midway_is_rolled_back(server, empty, verb)
     await ledger.close()
 
 
-async def test_a_migration_is_rolled_back_when_the_server_is_killed(fragile, fragile_database):
+async def test_a_migration_is_rolled_back_when_the_postgresql_server_is_killed(fragile, fragile_database):
     def kill(_connection, _cursor, statement, *_):
         if "CREATE TABLE members" in statement:
             fragile.kill()
@@ -198,7 +198,7 @@ async def test_a_migration_is_rolled_back_when_the_server_is_killed(fragile, fra
     await ledger.close()
 
 
-async def test_concurrent_migrations_run_once(server, empty):
+async def test_concurrent_migrations_of_one_postgresql_database_run_once(server, empty):
     ledgers = [open_postgres(empty) for _ in range(4)]
     await at(ledgers[0], "0001")
     [(made,)] = await server.sql("SELECT value FROM herenow.meta", "empty")
@@ -207,7 +207,9 @@ async def test_concurrent_migrations_run_once(server, empty):
     assert await server.sql("SELECT value FROM herenow.meta", "empty") == [(made,)]
 
 
-async def test_a_migration_waits_for_another_process_but_not_for_long(server, empty, monkeypatch):
+async def test_a_postgresql_migration_waits_a_limited_time_for_another_process_that_migrates(
+    server, empty, monkeypatch
+):
     monkeypatch.setitem(postgres.MIGRATING, "lock_timeout", 100)
     ledger = open_postgres(empty)
     async with ledger._separate_connection() as busy:
@@ -219,7 +221,7 @@ async def test_a_migration_waits_for_another_process_but_not_for_long(server, em
     await ledger.close()
 
 
-async def test_a_migration_error_is_one_line_without_the_password(server, empty):
+async def test_the_error_of_a_postgresql_migration_is_one_line_without_the_password(server, empty):
     ledger = open_postgres(empty.replace("postgres@", "postgres:hunter2@"))
     await at(ledger, "0002")
     with pytest.raises(ConfigurationError) as refusal:

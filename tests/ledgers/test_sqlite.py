@@ -48,7 +48,7 @@ class TestInMemory(LedgerContract):
         await ledger.close()
 
 
-async def test_every_ledger_has_its_own_id(tmp_path):
+async def test_every_sqlite_database_has_its_own_id(tmp_path):
     ledgers = [SqliteLedger(None), SqliteLedger(None), SqliteLedger(tmp_path / "a.db"), SqliteLedger(tmp_path / "b.db")]
     for ledger in ledgers:
         await ledger.open()
@@ -57,12 +57,12 @@ async def test_every_ledger_has_its_own_id(tmp_path):
         await ledger.close()
 
 
-async def test_a_commit_is_synced_to_the_disk_before_it_is_answered(ledger):
+async def test_a_sqlite_commit_is_synced_to_the_disk_before_it_is_answered(ledger):
     assert await ledger._write(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar()) == "wal"
     assert await ledger._write(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar()) == 2  # FULL
 
 
-async def test_an_import_by_another_process_is_seen_by_the_change_table(ledger, tmp_path):
+async def test_relations_imported_by_another_process_are_read_from_the_change_table_of_sqlite(ledger, tmp_path):
     head = await ledger.changes_head()
     importer = SqliteLedger(tmp_path / "herenow.db")
     await importer.open()
@@ -76,14 +76,14 @@ async def test_an_import_by_another_process_is_seen_by_the_change_table(ledger, 
     await importer.close()
 
 
-async def test_concurrent_first_opens_create_one_ledger(tmp_path):
+async def test_several_processes_that_open_a_new_sqlite_file_at_once_share_one_database_id(tmp_path):
     handles = [SqliteLedger(tmp_path / "herenow.db") for _ in range(4)]
     await asyncio.gather(*(handle.open() for handle in handles))
     assert len({handle.id for handle in handles}) == 1
     await asyncio.gather(*(handle.close() for handle in handles))
 
 
-async def test_a_save_uses_the_values_at_the_time_of_the_call(ledger):
+async def test_last_seen_times_are_saved_to_sqlite_as_they_were_at_the_time_of_the_call(ledger):
     """The ledger writer keeps filling its backlog while a batch is being written."""
     backlog = {f"user-{number}": NOW for number in range(1_000)}
     saving = asyncio.ensure_future(ledger.save_last_seen(backlog))
@@ -93,7 +93,7 @@ async def test_a_save_uses_the_values_at_the_time_of_the_call(ledger):
     assert len(await ledger.remembered([f"user-{number}" for number in range(1_000)])) == 1_000
 
 
-async def test_a_ledger_that_is_not_open_raises_unavailable(tmp_path):
+async def test_calls_to_a_sqlite_database_that_is_not_open_raise_unavailable(tmp_path):
     ledger = SqliteLedger(tmp_path / "herenow.db")
     for _ in ("never opened", "closed"):
         with pytest.raises(Unavailable):
@@ -106,7 +106,7 @@ async def test_a_ledger_that_is_not_open_raises_unavailable(tmp_path):
         await ledger.close()
 
 
-async def test_opening_an_open_ledger_changes_nothing():
+async def test_opening_an_open_sqlite_database_again_changes_nothing():
     ledger = SqliteLedger(None)
     await ledger.open()
     await ledger.save_last_seen({"ana": NOW})
@@ -115,7 +115,7 @@ async def test_opening_an_open_ledger_changes_nothing():
     await ledger.close()
 
 
-async def test_close_waits_for_running_calls(tmp_path):
+async def test_closing_a_sqlite_database_waits_for_running_writes(tmp_path):
     ledger = SqliteLedger(tmp_path / "herenow.db")
     await ledger.open()
     saving = [asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(10)]
@@ -127,7 +127,7 @@ async def test_close_waits_for_running_calls(tmp_path):
     await ledger.close()
 
 
-async def test_close_leaves_no_thread_and_no_extra_file(tmp_path):
+async def test_closing_a_sqlite_database_leaves_no_thread_and_no_extra_file(tmp_path):
     ledger = SqliteLedger(tmp_path / "herenow.db")
     await ledger.open()
     await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(10)))
@@ -138,7 +138,7 @@ async def test_close_leaves_no_thread_and_no_extra_file(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["herenow.db"]
 
 
-async def test_concurrent_reads_share_a_connection_but_not_their_errors(ledger, monkeypatch):
+async def test_concurrent_sqlite_reads_share_a_connection_but_not_their_errors(ledger, monkeypatch):
     taken: list[object] = []
 
     def note(*taken_out):
@@ -167,7 +167,7 @@ async def test_concurrent_reads_share_a_connection_but_not_their_errors(ledger, 
     assert isinstance(dee, asyncio.CancelledError)
 
 
-async def test_reads_started_before_close_are_answered(ledger):
+async def test_reads_started_before_a_sqlite_database_is_closed_are_answered(ledger):
     asked = [asyncio.ensure_future(ledger.remembered(["ana"])) for _ in range(3)]
     await asyncio.sleep(0)
     await ledger.close()
@@ -176,7 +176,7 @@ async def test_reads_started_before_close_are_answered(ledger):
         await ledger.remembered(["ana"])
 
 
-async def test_no_query_scans_a_whole_table(ledger, tmp_path):
+async def test_no_sqlite_query_scans_a_whole_table(ledger, tmp_path):
     asked: list[str] = []
 
     def listen(driver, *_):  # on the driver itself: not every query goes through SQLAlchemy
@@ -207,7 +207,7 @@ async def test_no_query_scans_a_whole_table(ledger, tmp_path):
     assert not [step for step in steps if step[0].startswith(tuple(f"SCAN {table}" for table in tables))]
 
 
-async def test_a_kept_connection_sees_later_writes_and_does_not_block_checkpoints(ledger, tmp_path):
+async def test_an_open_sqlite_connection_sees_later_writes_and_does_not_block_checkpoints(ledger, tmp_path):
     other = SqliteLedger(tmp_path / "herenow.db")
     await other.open()
     for at in range(NOW, NOW + 20):  # more than there are threads that could have kept an old view
@@ -253,7 +253,7 @@ def plans(path, asked):
     connection.close()
 
 
-async def test_a_second_process_does_not_close_the_run_of_a_live_process(tmp_path):
+async def test_a_second_server_on_a_sqlite_database_is_refused_while_the_first_one_runs(tmp_path):
     first, second = SqliteLedger(tmp_path / "h.db"), SqliteLedger(tmp_path / "h.db")
     await first.open()
     await second.open()

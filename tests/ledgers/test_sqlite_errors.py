@@ -41,7 +41,7 @@ async def limit_pages(ledger, pages):
     await ledger._write(lambda c: c.exec_driver_sql(f"PRAGMA max_page_count = {pages}").scalar())
 
 
-async def test_a_full_disk_raises_unavailable_and_damages_no_data(ledger):
+async def test_a_full_disk_under_a_sqlite_database_raises_unavailable_and_damages_no_data(ledger):
     await ledger.save_last_seen({"ana": NOW})
     await limit_pages(ledger, 1)  # SQLite uses at least the present size
     many = {f"user-{number}": NOW for number in range(5_000)}
@@ -58,7 +58,7 @@ async def test_a_full_disk_raises_unavailable_and_damages_no_data(ledger):
     assert len(await ledger.remembered(list(many))) == 5_000
 
 
-async def test_damage_found_while_running_raises_unavailable(ledger, path):
+async def test_damage_of_the_sqlite_file_found_while_running_raises_unavailable(ledger, path):
     await ledger.save_last_seen({f"user-{number}": NOW for number in range(20_000)})
     await ledger.close()
     await ledger.open()
@@ -81,7 +81,7 @@ WRITES = {
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "emptied"])
 @pytest.mark.parametrize("write", WRITES)
-async def test_a_file_that_is_not_the_opened_one_refuses_writes(ledger, path, write, how):
+async def test_writes_are_refused_when_the_sqlite_file_was_deleted_replaced_or_emptied(ledger, path, write, how):
     await ledger.save_last_seen({"ana": NOW})
     path.unlink()
     if how == "replaced":
@@ -95,7 +95,7 @@ async def test_a_file_that_is_not_the_opened_one_refuses_writes(ledger, path, wr
     assert path.exists() == (how != "deleted")
 
 
-async def test_a_deleted_file_is_noticed_by_reads_and_no_new_one_is_created(ledger, path):
+async def test_reads_notice_that_the_sqlite_file_was_deleted_and_do_not_create_a_new_one(ledger, path):
     await ledger.save_last_seen({"ana": NOW})
     assert await seen(ledger, "ana") == NOW
     path.unlink()
@@ -106,7 +106,7 @@ async def test_a_deleted_file_is_noticed_by_reads_and_no_new_one_is_created(ledg
     assert not path.exists()
 
 
-async def test_reads_work_again_after_the_file_was_moved_back(ledger, path):
+async def test_reads_work_again_after_the_sqlite_file_was_moved_back(ledger, path):
     await ledger.save_last_seen({"ana": NOW})
     path.rename(path.with_name("aside"))
     with pytest.raises(Unavailable):
@@ -119,7 +119,7 @@ async def test_reads_work_again_after_the_file_was_moved_back(ledger, path):
 
 
 @pytest.mark.parametrize("together", [False, True])
-async def test_a_ledger_whose_file_is_moved_back_works_again_and_lost_nothing(ledger, path, together):
+async def test_a_sqlite_database_whose_file_is_moved_back_works_again_and_lost_nothing(ledger, path, together):
     """`together`: with the write-ahead log."""
     await ledger.save_last_seen({"ana": NOW})
     files = [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))][: 3 if together else 1]
@@ -137,7 +137,7 @@ async def test_a_ledger_whose_file_is_moved_back_works_again_and_lost_nothing(le
     assert await seen(ledger, "bo") == NOW + 1
 
 
-async def test_a_ledger_can_be_closed_and_opened_after_its_file_was_replaced(ledger, path):
+async def test_a_sqlite_database_can_be_closed_and_opened_again_after_its_file_was_deleted(ledger, path):
     await ledger.save_last_seen({"ana": NOW})
     path.unlink()
     with pytest.raises(Unavailable):
@@ -159,7 +159,7 @@ def other(ledger, path):
         yield connection
 
 
-async def test_a_lock_of_another_process_blocks_writes_but_not_reads(ledger, other):
+async def test_a_sqlite_lock_of_another_process_blocks_writes_but_not_reads(ledger, other):
     await ledger.save_last_seen({"ana": NOW})
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked"):
@@ -172,7 +172,7 @@ async def test_a_lock_of_another_process_blocks_writes_but_not_reads(ledger, oth
     assert await seen(ledger, "ana") == NOW + 1
 
 
-async def test_queued_writers_share_one_wait_for_the_lock(path):
+async def test_writers_queued_for_a_locked_sqlite_file_share_one_waiting_time(path):
     ledger = SqliteLedger(path, busy_timeout=0.2)
     await ledger.open()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -187,7 +187,7 @@ async def test_queued_writers_share_one_wait_for_the_lock(path):
     await ledger.close()
 
 
-async def test_writes_wait_for_a_lock_that_is_released_in_time(path):
+async def test_writes_wait_for_a_sqlite_lock_that_is_released_in_time(path):
     ledger = SqliteLedger(path, busy_timeout=30)
     await ledger.open()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -200,7 +200,7 @@ async def test_writes_wait_for_a_lock_that_is_released_in_time(path):
     await ledger.close()
 
 
-async def test_a_lock_during_open_raises_unavailable_and_not_a_configuration_error(ledger, other, path):
+async def test_opening_a_locked_sqlite_database_raises_unavailable_and_not_a_configuration_error(ledger, other, path):
     other.execute("BEGIN IMMEDIATE")
     late = SqliteLedger(path, busy_timeout=0.05)
     with pytest.raises(Unavailable, match="locked"):
@@ -222,26 +222,26 @@ async def refused(ledger):
     return str(refusal.value)
 
 
-async def test_a_file_that_is_not_a_database_is_refused(path):
+async def test_opening_a_file_that_is_not_a_sqlite_database_is_refused(path):
     path.write_text("Dear diary, " * 1_000)
     sentence = await refused(SqliteLedger(path))
     assert f"{path} is not an SQLite database" in sentence
     assert path.read_text().startswith("Dear diary")
 
 
-async def test_a_damaged_file_is_refused(ledger, path):
+async def test_opening_a_damaged_sqlite_file_is_refused(ledger, path):
     await ledger.close()
     damage(path, after_page=0)
     assert f"{path} is damaged: restore a copy" in await refused(SqliteLedger(path))
 
 
-async def test_a_file_cut_short_is_refused(ledger, path):
+async def test_opening_a_sqlite_file_that_was_cut_short_is_refused(ledger, path):
     await ledger.close()
     os.truncate(path, 4_096)
     assert f"{path} is damaged: restore a copy" in await refused(SqliteLedger(path))
 
 
-async def test_a_database_of_another_program_is_refused_and_not_changed(path):
+async def test_a_sqlite_database_of_another_program_is_refused_and_not_changed(path):
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE auth_user (id INTEGER)")
     before = path.read_bytes()
@@ -253,7 +253,7 @@ async def test_a_database_of_another_program_is_refused_and_not_changed(path):
     assert path.read_bytes() == before
 
 
-async def test_a_missing_directory_is_reported(tmp_path):
+async def test_opening_a_sqlite_database_in_a_missing_directory_is_refused_with_advice_to_create_it(tmp_path):
     path = tmp_path / "not" / "there" / "herenow.db"
     sentence = await refused(SqliteLedger(path))
     assert str(path) in sentence
@@ -263,12 +263,12 @@ async def test_a_missing_directory_is_reported(tmp_path):
             await ask()
 
 
-async def test_a_directory_in_place_of_the_file_is_refused(tmp_path):
+async def test_a_directory_in_place_of_the_sqlite_file_is_refused(tmp_path):
     assert f"{tmp_path} is a directory" in await refused(SqliteLedger(tmp_path))
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory where nobody may create files")
-async def test_a_path_that_cannot_be_created_is_reported():
+async def test_opening_a_sqlite_database_at_a_path_that_cannot_be_created_is_refused():
     sentence = await refused(SqliteLedger("/proc/herenow.db"))
     assert "/proc/herenow.db cannot be written or created" in sentence
 
@@ -286,7 +286,7 @@ except ConfigurationError as error:
 """
 
 
-async def test_a_read_only_file_is_refused():
+async def test_opening_a_read_only_sqlite_file_is_refused():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "herenow.db")
         await SqliteLedger(path).migrate()
@@ -333,7 +333,7 @@ asyncio.run(main())
 """
 
 
-async def test_kill_9_loses_no_acknowledged_write_and_leaves_no_partial_write(path):
+async def test_kill_9_loses_no_acknowledged_sqlite_write_and_leaves_no_partial_write(path):
     await SqliteLedger(path).migrate()
     acknowledged = write_until_killed(path, batches=15)
     assert acknowledged >= 15

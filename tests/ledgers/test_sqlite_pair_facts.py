@@ -23,7 +23,7 @@ async def ledger():
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_pair_facts_equal_the_results_of_four_separate_queries(ledger, seed):
+async def test_one_sqlite_query_for_relations_rooms_blocks_and_preferences_equals_four_separate_queries(ledger, seed):
     dice = random.Random(seed)
     await fill(ledger, dice)
     for _ in range(100):
@@ -32,7 +32,7 @@ async def test_pair_facts_equal_the_results_of_four_separate_queries(ledger, see
         await compare(ledger, one, others, related=dice.random() < 0.8, rooms=dice.random() < 0.5)
 
 
-async def test_pair_facts_are_complete_for_a_user_with_very_many_contacts(ledger):
+async def test_sqlite_finds_all_relations_of_a_user_with_very_many_contacts(ledger):
     everybody = [f"user{number:05}" for number in range(WALK * WALK_FROM * 3)]
     await ledger.apply([contact("ana", user, NOW + (n % 3) if n % 2 else None) for n, user in enumerate(everybody)])
     for some in (everybody[-WALK_FROM:], everybody[::7], everybody, ["nobody", *everybody[:WALK_FROM]]):
@@ -40,7 +40,7 @@ async def test_pair_facts_are_complete_for_a_user_with_very_many_contacts(ledger
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
-async def test_pair_facts_are_complete_at_the_limit_of_walked_contacts(ledger, more):
+async def test_sqlite_finds_all_relations_at_the_number_of_contacts_where_its_way_of_searching_changes(ledger, more):
     everybody = [f"user{number:05}" for number in range(WALK * WALK_FROM + more)]
     await ledger.apply([contact("ana", user) for user in everybody])
     await compare(ledger, "ana", everybody[-WALK_FROM:], related=True, rooms=False)

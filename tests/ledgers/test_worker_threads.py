@@ -21,7 +21,7 @@ async def threads():
     await threads.close()
 
 
-async def test_cancelled_reads_are_skipped(threads):
+async def test_database_reads_cancelled_before_they_begin_are_not_executed(threads):
     held_up, answered = threading.Event(), []
     first = asyncio.ensure_future(threads.ask(lambda _: held_up.wait()))
     await asyncio.sleep(0.05)
@@ -36,7 +36,7 @@ async def test_cancelled_reads_are_skipped(threads):
     assert answered == []
 
 
-async def test_a_failing_read_does_not_affect_the_reads_after_it(threads):
+async def test_a_failing_database_read_does_not_affect_the_reads_after_it(threads):
     answers = await asyncio.gather(
         threads.ask(lambda c: c.exec_driver_sql("SELECT 1").scalar()),
         threads.ask(lambda c: c.exec_driver_sql("SELECT nonsense").scalar()),
@@ -48,7 +48,7 @@ async def test_a_failing_read_does_not_affect_the_reads_after_it(threads):
     assert await threads.ask(lambda c: c.exec_driver_sql("SELECT 3").scalar()) == 3
 
 
-async def test_a_read_sees_the_transaction_before_it_on_one_connection(threads):
+async def test_a_database_read_sees_the_transaction_before_it_on_the_same_connection(threads):
     await threads.run(lambda c: c.exec_driver_sql("CREATE TABLE seen (at INTEGER)"))
     for at in range(3):
         insert = f"INSERT INTO seen VALUES ({at})"
@@ -56,7 +56,7 @@ async def test_a_read_sees_the_transaction_before_it_on_one_connection(threads):
         assert await threads.ask(lambda c: c.exec_driver_sql("SELECT max(at) FROM seen").scalar()) == at
 
 
-async def test_reads_within_the_spacing_are_batched(threads, monkeypatch):
+async def test_database_reads_requested_shortly_after_each_other_are_executed_together(threads, monkeypatch):
     monkeypatch.setattr(threads._questions, "_spacing", 0.5)
     sizes, answer = [], threads._answer
 
@@ -74,7 +74,7 @@ async def test_reads_within_the_spacing_are_batched(threads, monkeypatch):
     assert sizes == [1, 3]
 
 
-async def test_a_transaction_cancelled_before_it_begins_is_not_run(threads):
+async def test_a_database_transaction_cancelled_before_it_begins_is_not_executed(threads):
     held_up = threading.Event()
     first = asyncio.ensure_future(threads.run(lambda _: held_up.wait()))
     begun = []
@@ -88,7 +88,7 @@ async def test_a_transaction_cancelled_before_it_begins_is_not_run(threads):
     assert begun == []
 
 
-async def test_close_answers_all_reads_and_leaves_no_thread():
+async def test_closing_the_database_threads_answers_all_reads_and_leaves_no_thread():
     engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     threads = WorkerThreads(engine, 2, "closing")
     asked = [asyncio.ensure_future(threads.ask(partial(number_itself, n))) for n in range(2 * TOGETHER)]

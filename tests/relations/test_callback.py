@@ -45,7 +45,7 @@ def hasty(monkeypatch):
 # --- A correct application
 
 
-async def test_relations_are_returned_in_the_order_asked(app, source):
+async def test_relations_asked_from_the_application_are_returned_in_the_order_asked(app, source):
     app.relate("ana", "bo")
     app.contacts["ana", "cy"] = None
     app.contacts["ana", "dee"] = NOW + 1
@@ -62,18 +62,18 @@ async def test_relations_are_returned_in_the_order_asked(app, source):
     ]
 
 
-async def test_contacts_are_sorted_unique_and_without_the_user(app, source):
+async def test_contact_lists_of_the_application_become_sorted_unique_and_without_the_user(app, source):
     app.lists["ana"] = ["cy", "bo", "cy", "ana", 7]
     assert await source.contacts("ana", NOW) == ["7", "bo", "cy"]
 
 
-async def test_a_room_membership_is_returned(app, source):
+async def test_the_application_is_asked_whether_a_user_is_a_member_of_a_room(app, source):
     app.members.add(("r", "ana"))
     assert await source.is_member("r", "ana")
     assert not await source.is_member("r", "bo")
 
 
-async def test_integer_ids_in_answers_become_strings(app, source):
+async def test_integer_user_ids_in_answers_of_the_application_become_strings(app, source):
     async def with_integers(writer, question):
         await answer(writer, {"pairs": [{"a": 2, "b": 10, "mutual_follow": True, "contact": False}]})
 
@@ -81,13 +81,13 @@ async def test_integer_ids_in_answers_become_strings(app, source):
     assert await source.between("2", ["10"], NOW) == [MUTUAL]
 
 
-async def test_a_request_is_signed_and_has_a_timestamp(app, source):
+async def test_a_relations_request_to_the_application_is_signed_and_has_a_timestamp(app, source):
     await source.between("ana", ["bo"], NOW)
     assert app.headers[0]["herenow-timestamp"] == str(NOW // 1000)
     assert app.asked == [{"ask": "between", "pairs": [["ana", "bo"]]}]
 
 
-async def test_a_client_with_a_wrong_secret_is_refused(app, health):
+async def test_a_relations_request_signed_with_a_wrong_secret_is_refused_by_the_application(app, health):
     stranger = CallbackRelations(app.url, SECRET + "!", now=lambda: NOW, health=health)
     with pytest.raises(Failed, match="relations_secret") as caught:
         await stranger.between("ana", ["bo"], NOW)
@@ -98,7 +98,7 @@ async def test_a_client_with_a_wrong_secret_is_refused(app, health):
 # --- Batching
 
 
-async def test_concurrent_questions_go_into_one_request(app, source):
+async def test_concurrent_questions_about_relations_go_to_the_application_in_one_request(app, source):
     app.relate("user-7", "ana")
     asks = [source.between(f"user-{n}", ["ana", "bo"], NOW) for n in range(100)]
     asks += [source.between("ana", [f"user-{n}"], NOW) for n in range(100)]
@@ -108,7 +108,7 @@ async def test_concurrent_questions_go_into_one_request(app, source):
     assert len(question["pairs"]) == 200  # a pair has one key, whichever side asks
 
 
-async def test_a_large_question_is_split_into_several_requests(app, source):
+async def test_a_question_about_very_many_relations_is_split_into_several_requests(app, source):
     targets = [f"user-{n}" for n in range(2 * MOST_PAIRS + 1)]
     app.relate("ana", targets[-1])
     found = await source.between("ana", targets, NOW)
@@ -116,7 +116,7 @@ async def test_a_large_question_is_split_into_several_requests(app, source):
     assert sorted(len(question["pairs"]) for question in app.asked) == [1, MOST_PAIRS, MOST_PAIRS]
 
 
-async def test_a_question_does_not_reuse_the_answer_to_an_earlier_one(app, source):
+async def test_a_question_about_a_relation_does_not_reuse_the_answer_to_an_earlier_question(app, source):
     """first asks ─▶ the answer is computed ─▶ the relation ends ─▶ second asks ─▶ the first answer arrives"""
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
@@ -138,7 +138,7 @@ async def test_a_question_does_not_reuse_the_answer_to_an_earlier_one(app, sourc
     assert await first == [MUTUAL]
 
 
-async def test_a_cancelled_caller_does_not_cancel_the_request_of_others(app, source):
+async def test_a_cancelled_caller_does_not_cancel_a_relations_request_shared_with_others(app, source):
     app.relate("ana", "bo")
     impatient = asyncio.create_task(source.between("ana", ["bo"], NOW))
     patient = asyncio.create_task(source.between("bo", ["ana"], NOW))
@@ -147,7 +147,7 @@ async def test_a_cancelled_caller_does_not_cancel_the_request_of_others(app, sou
     assert await patient == [MUTUAL]
 
 
-async def test_the_number_of_concurrent_requests_is_limited(app, source):
+async def test_the_number_of_concurrent_relations_requests_to_the_application_is_limited(app, source):
     under_way = most = 0
 
     async def counting(writer, question):
@@ -163,7 +163,7 @@ async def test_the_number_of_concurrent_requests_is_limited(app, source):
     assert most == signed_client.AT_A_TIME
 
 
-async def test_questions_over_the_waiting_limit_fail_at_once(app, source, monkeypatch):
+async def test_questions_about_relations_over_the_limit_of_waiting_ones_fail_at_once(app, source, monkeypatch):
     monkeypatch.setattr("herenow.relations.callback.source.MOST_WAITING", 10)
     with pytest.raises(Failed, match="wait"):
         await source.between("ana", [f"user-{n}" for n in range(11)], NOW)
@@ -207,7 +207,9 @@ OTHER = {**PAIR, "b": "cy"}
         (b"[" * 100_000, "shape"),
     ],
 )
-async def test_a_malformed_answer_or_one_about_other_users_is_a_failure(app, source, health, said, kind):
+async def test_a_malformed_answer_of_the_application_or_one_about_other_users_counts_as_an_error(
+    app, source, health, said, kind
+):
     async def lie(writer, question):
         await answer(writer, said)
 
@@ -236,7 +238,7 @@ async def test_a_malformed_answer_or_one_about_other_users_is_a_failure(app, sou
         {"lists": [{"user": "ana", "contacts": []}, {"user": "ana", "contacts": ["bo"]}]},
     ],
 )
-async def test_a_contact_list_with_invalid_ids_is_a_failure(app, source, said):
+async def test_a_malformed_contact_list_of_the_application_counts_as_an_error(app, source, said):
     async def lie(writer, question):
         await answer(writer, said)
 
@@ -245,7 +247,7 @@ async def test_a_contact_list_with_invalid_ids_is_a_failure(app, source, said):
         await source.contacts("ana", NOW)
 
 
-async def test_a_contact_list_over_the_limit_is_a_failure(app, source):
+async def test_a_contact_list_of_the_application_over_the_size_limit_counts_as_an_error(app, source):
     app.lists["ana"] = list(range(MOST_CONTACTS + 1))
     with pytest.raises(Failed, match="at most"):
         await source.contacts("ana", NOW)
@@ -268,7 +270,7 @@ async def test_a_contact_list_over_the_limit_is_a_failure(app, source):
         {"members": [{"room": "r", "user": "ana", "member": "yes"}]},
     ],
 )
-async def test_a_missing_membership_answer_is_a_failure(app, source, said):
+async def test_a_missing_or_malformed_room_membership_answer_of_the_application_counts_as_an_error(app, source, said):
     async def lie(writer, question):
         await answer(writer, said)
 
@@ -277,7 +279,7 @@ async def test_a_missing_membership_answer_is_a_failure(app, source, said):
         await source.is_member("r", "ana")
 
 
-async def test_a_too_long_contact_list_does_not_affect_other_users_of_the_batch(app, source):
+async def test_a_too_long_contact_list_of_one_user_does_not_affect_other_users_of_the_same_request(app, source):
     app.lists["ana"] = list(range(MOST_CONTACTS + 1))
     app.lists["bo"] = ["cy"]
     users = ["ana", "bo", *(f"user-{n}" for n in range(48))]
@@ -371,7 +373,7 @@ async def as_a_page(writer, question):
         (as_a_page, "not_json"),
     ],
 )
-async def test_a_failure_of_the_application_is_named_and_grants_nothing(
+async def test_a_failing_relations_request_grants_no_relation_and_its_kind_of_error_is_counted(
     app, source, health, monkeypatch, behaviour, kind
 ):
     if kind == "timeout":
@@ -389,9 +391,7 @@ async def test_a_failure_of_the_application_is_named_and_grants_nothing(
     assert health.trouble is None
 
 
-async def test_the_circuit_breaker_opens_for_a_dead_application_and_closes_on_its_return(
-    app, source, health, monkeypatch
-):
+async def test_relations_requests_to_a_dead_application_are_paused_until_it_returns(app, source, health, monkeypatch):
     monkeypatch.setattr(signed_client, "PAUSES", Backoff(0.05))
     await source.between("ana", ["bo"], NOW)
     await app.die()
@@ -411,7 +411,7 @@ async def test_the_circuit_breaker_opens_for_a_dead_application_and_closes_on_it
     assert health.trouble is None
 
 
-async def test_the_circuit_breaker_opens_after_a_few_timeouts(app, source, health, hasty):
+async def test_relations_requests_to_the_application_are_paused_after_a_few_timeouts(app, source, health, hasty):
     app.behave = hang
     for _ in range(10):
         with pytest.raises(Failed):
@@ -420,7 +420,9 @@ async def test_the_circuit_breaker_opens_after_a_few_timeouts(app, source, healt
     assert len(app.asked) == signed_client.FAILURES
 
 
-async def test_a_queued_request_waits_at_most_until_the_deadline(app, source, health, hasty):
+async def test_a_queued_relations_request_to_the_application_waits_at_most_until_its_deadline(
+    app, source, health, hasty
+):
     app.behave = hang
     asks = [source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20)]
     found = await asyncio.gather(*asks, return_exceptions=True)
@@ -430,7 +432,7 @@ async def test_a_queued_request_waits_at_most_until_the_deadline(app, source, he
     assert health.errors["timeout"] + health.errors["busy"] + health.errors["resting"] == 20
 
 
-async def test_a_keep_alive_connection_closed_by_the_application_is_no_failure(app, source, health):
+async def test_a_keep_alive_connection_closed_by_the_application_does_not_count_as_an_error(app, source, health):
     async def and_close(writer, question):
         await app.honest(writer, question)
         writer.close()
@@ -445,7 +447,7 @@ async def test_a_keep_alive_connection_closed_by_the_application_is_no_failure(a
 # --- An id that makes it fail
 
 
-async def test_an_id_that_makes_the_application_fail_does_not_affect_other_callers(app, source, health):
+async def test_a_user_id_that_makes_the_application_fail_does_not_affect_other_callers(app, source, health):
     app.poison = "drop-table"
     app.relate("user-1", "ana")
     good = [source.between(f"user-{n}", ["ana"], NOW) for n in range(900)]
@@ -456,14 +458,14 @@ async def test_an_id_that_makes_the_application_fail_does_not_affect_other_calle
     assert isinstance(failure, Failed)
 
 
-async def test_an_id_that_makes_the_application_fail_gives_none_and_the_others_get_answers(app, source):
+async def test_a_user_id_that_makes_the_application_fail_gives_none_and_other_ids_get_answers(app, source):
     app.poison = "drop-table"
     app.relate("ana", "bo")
     found = await source.between("ana", ["bo", "drop-table", "cy", "ana"], NOW)
     assert found == [MUTUAL, None, Relation(), Relation()]
 
 
-async def test_an_application_that_always_fails_gets_few_requests(app, source):
+async def test_an_application_that_always_fails_gets_few_relations_requests(app, source):
     app.behave = fail
     asks = [source.between("ana", [f"user-{n}" for n in range(500)], NOW) for _ in range(3)]
     assert all(isinstance(one, Failed) for one in await asyncio.gather(*asks, return_exceptions=True))
@@ -477,7 +479,7 @@ async def test_an_application_that_always_fails_gets_few_requests(app, source):
 # --- Reporting
 
 
-async def test_repeated_failures_are_counted_but_logged_once(app, source, health):
+async def test_repeated_errors_of_the_application_are_counted_but_logged_once(app, source, health):
     app.behave = as_a_page
     with capture_logs() as lines:
         for n in range(50):
@@ -488,7 +490,7 @@ async def test_repeated_failures_are_counted_but_logged_once(app, source, health
     assert SECRET not in json.dumps(lines)
 
 
-async def test_close_fails_a_pending_question(app, health):
+async def test_closing_the_relation_source_ends_a_pending_question_with_an_error(app, health):
     source = CallbackRelations(app.url, SECRET, now=lambda: NOW, health=health)
     app.behave = hang
     asking = asyncio.create_task(source.between("ana", ["bo"], NOW))

@@ -26,23 +26,23 @@ def options(where):
         ("http://127.0.0.1:9/x", CallbackRelations),
     ],
 )
-async def test_the_relations_setting_selects_the_source(where, kind):
+async def test_the_relations_setting_selects_database_open_relations_or_callback(where, kind):
     async with open_relations(options(where)) as source:
         assert type(source) is kind
 
 
-def test_an_unknown_relation_source_is_refused():
+def test_an_unknown_value_of_the_relations_setting_is_refused():
     with pytest.raises(ConfigurationError, match="carrier-pigeon"):
         open_relations(options("carrier-pigeon://loft"))
 
 
-async def test_open_relations_relate_all_users_and_list_no_contacts():
+async def test_with_relations_open_all_users_are_related_and_contact_lists_are_empty():
     async with open_relations(options("open")) as source:
         assert await source.between("ana", ["bo", "cy"], 0) == [Relation(mutual_follow=True)] * 2
         assert await source.contacts("ana", 0) == []
 
 
-def test_the_signature_equals_the_documented_openssl_result():
+def test_the_signature_of_a_relations_request_equals_the_result_of_openssl():
     """Computed with `printf '1800000000.{"ask":"x"}' | openssl dgst -sha256 -hmac <secret>`."""
     secret = "a secret of at least thirty-two bytes"
     assert signature(secret, 1_800_000_000, b'{"ask":"x"}') == "v1=" + OPENSSL

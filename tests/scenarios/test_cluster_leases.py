@@ -55,7 +55,9 @@ async def until(server, wanted):
             await asyncio.sleep(0.1)
 
 
-async def test_without_the_master_of_the_leases_views_are_stale_and_recover_when_it_returns(cluster, start_server):
+async def test_while_the_redis_master_with_the_node_leases_is_frozen_users_are_shown_as_stale_but_not_offline(
+    cluster, start_server
+):
     nodes = [await start_server(engine=cluster.url, **CALM) for _ in range(2)]
     here, comes = people_elsewhere(cluster, 2)
     for node in nodes:

@@ -54,7 +54,9 @@ async def until_well(server: Server) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-async def test_j9_a_lost_ledger_file_is_named_within_two_seconds_and_writes_are_refused(start_server, how: str) -> None:
+async def test_j9_readyz_reports_a_deleted_sqlite_file_within_two_seconds_and_writes_are_refused(
+    start_server, how: str
+) -> None:
     server = await start_server(ledger="sqlite:///herenow.db")
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo") as bo:

@@ -43,7 +43,7 @@ missed log entries, as it may when another starts with an empty store.
 """
 
 
-async def test_e1_a_user_who_moves_before_the_first_node_notices_is_never_shown_offline(stage):
+async def test_e1_a_user_who_moves_to_another_node_before_the_first_one_notices_is_never_shown_offline(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n3", ana)
     device = await stage.comes(ana, "n1")
@@ -57,7 +57,7 @@ async def test_e1_a_user_who_moves_before_the_first_node_notices_is_never_shown_
     assert viewer.witness.words(ana) == ["offline", "online"]
 
 
-async def test_b1_a_user_who_moves_to_another_node_within_grace_is_never_shown_offline(stage):
+async def test_b1_a_user_who_moves_to_another_node_within_the_reconnect_window_is_never_shown_offline(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n3", ana)
     device = await stage.comes(ana, "n1")
@@ -111,7 +111,7 @@ async def test_d4_a_mode_ends_on_time_after_the_node_that_accepted_it_died(stage
     assert viewer.witness.words(ana) == ["offline", "online", "busy", "online"]
 
 
-async def test_e5_a_node_cut_off_from_the_store_shows_no_false_change(stage):
+async def test_e5_a_node_cut_off_from_the_live_store_shows_statuses_as_stale_and_no_false_change(stage):
     ana, bob, cy = await stage.cast("ana", "bob", "cy")
     here = await stage.watches(cy, "n1", ana, bob)
     there = await stage.watches(bob, "n2", ana)
@@ -131,7 +131,7 @@ async def test_e5_a_node_cut_off_from_the_store_shows_no_false_change(stage):
     assert here.witness.words(ana) == ["offline", "online"]
 
 
-async def test_a10_a_node_that_slept_longer_than_its_lease_asserts_its_sessions_again(stage):
+async def test_a10_a_node_that_slept_longer_than_its_lease_writes_its_sessions_again(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     await stage.comes(ana, "n1")
@@ -149,7 +149,7 @@ async def test_a10_a_node_that_slept_longer_than_its_lease_asserts_its_sessions_
     assert words in (["offline", "online"], ["offline", "online", "offline", "online"])
 
 
-async def test_e16_an_emptied_store_shows_no_user_offline_and_no_invisible_user_online(stage):
+async def test_e16_emptying_the_live_store_shows_no_user_offline_and_no_invisible_user_online(stage):
     ana, tom, bob = await stage.cast("ana", "tom", "bob")
     viewer = await stage.watches(bob, "n2", ana, tom)
     await stage.comes(ana, "n1")
@@ -170,7 +170,7 @@ async def test_e16_an_emptied_store_shows_no_user_offline_and_no_invisible_user_
     assert [each.status for each in answers] == ["online", "offline"]
 
 
-async def test_e17_a_store_outage_longer_than_a_lease_ends_no_sessions(stage):
+async def test_e17_a_live_store_outage_longer_than_a_node_lease_ends_no_sessions(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     await stage.comes(ana, "n1")
@@ -186,7 +186,7 @@ async def test_e17_a_store_outage_longer_than_a_lease_ends_no_sessions(stage):
 # Faults of the store and of the connection to it
 
 
-async def test_e7_changes_missed_by_a_log_reader_are_caught_up_even_after_the_log_was_trimmed(stage):
+async def test_e7_a_node_that_missed_log_entries_catches_up_even_after_the_log_was_trimmed(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     await stage.comes(ana, "n1")
@@ -207,7 +207,7 @@ async def test_e7_changes_missed_by_a_log_reader_are_caught_up_even_after_the_lo
     assert (await n2.metrics())["herenow_log_gaps_total"] > gaps
 
 
-async def test_e9_a_store_that_refuses_writes_is_counted_and_disconnects_no_client(stage):
+async def test_e9_writes_refused_by_the_live_store_are_counted_and_disconnect_no_client(stage):
     ana, bob, cy = await stage.cast("ana", "bob", "cy")
     viewer = await stage.watches(bob, "n2", ana, cy)
     device = await stage.comes(ana, "n1")
@@ -235,7 +235,7 @@ async def test_e9_a_store_that_refuses_writes_is_counted_and_disconnects_no_clie
     assert [member.runs for member in members] == [True] * 3
 
 
-async def test_e10_nodes_with_clocks_two_minutes_apart_end_modes_and_grace_on_time(stage):
+async def test_e10_nodes_with_clocks_two_minutes_apart_end_modes_and_reconnect_windows_on_time(stage):
     """One node was started with a wrong clock, the other got it while running."""
     ana, bob = await stage.cast("ana", "bob")
     n1, n2 = stage.fleet.members["n1"], stage.fleet.members["n2"]
@@ -268,7 +268,7 @@ async def test_e10_nodes_with_clocks_two_minutes_apart_end_modes_and_grace_on_ti
     assert viewer.witness.words(ana) == ["offline", "online", "busy", "online", "offline"]
 
 
-async def test_e14_a_user_whose_record_was_dropped_is_shown_to_every_viewer_on_return(stage):
+async def test_e14_a_user_whose_record_left_the_live_store_is_shown_online_to_every_viewer_on_return(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewers = [await stage.watches(bob, node, ana) for node in ("n1", "n2")]
     for node in ("n1", "n3", "n2"):
@@ -284,7 +284,9 @@ async def test_e14_a_user_whose_record_was_dropped_is_shown_to_every_viewer_on_r
 
 
 @pytest.mark.parametrize("seconds", [0.3, 2.5], ids=["for a moment", "for longer than a node waits"])
-async def test_e15_e19_writes_pending_while_the_store_is_frozen_leave_no_ghost_and_no_duplicate(stage, seconds):
+async def test_e15_e19_writes_sent_to_a_frozen_live_store_leave_no_ghost_session_and_no_duplicate_change(
+    stage, seconds
+):
     """cy connects and leaves while the store does not answer; dan is set busy. Pending commands run when the server
     resumes.
     """
@@ -318,7 +320,7 @@ async def test_e15_e19_writes_pending_while_the_store_is_frozen_leave_no_ghost_a
     assert there == "busy" or asked.exception() is not None
 
 
-async def test_e18_a_device_signed_out_while_its_node_was_cut_off_is_not_asserted_again(stage):
+async def test_e18_a_device_signed_out_while_its_node_was_cut_off_is_disconnected_and_stays_signed_out(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n2", ana)
     device = await stage.comes(ana, "n1")

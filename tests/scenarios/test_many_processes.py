@@ -117,7 +117,7 @@ async def saw(viewer, user, *words):
 # --- E4
 
 
-async def test_E4_a_rolling_restart_under_load_shows_no_change(start, store):
+async def test_E4_a_rolling_restart_of_all_nodes_under_load_shows_viewers_no_change(start, store):
     timings = {"beat_every": 3, "dead_after": 12, "grace": 12, "node_lease": 3}
     alone, several = nodes = await both(start(**timings), start("serve", "--workers", "2", **timings))
     crowd = tuple(f"u{number}" for number in range(18))
@@ -184,7 +184,7 @@ async def knows_now(viewer, users):
 # --- Workers
 
 
-async def test_a_killed_worker_is_replaced_at_once_and_workers_end_with_their_supervisor(start):
+async def test_a_killed_worker_process_is_replaced_at_once_and_all_workers_end_with_their_supervisor(start):
     server = await start("serve", "--workers", "2", grace=2, node_lease=300, beat_every=5, dead_after=60)
     async with AsyncExitStack() as stack:
         bob = await Device([server], "bob", ("ana", "dora")).here()
@@ -242,7 +242,7 @@ async def gone(processes):
 # --- Reapers
 
 
-async def test_D4_a_separate_reaper_ends_due_sessions_and_overdue_ones_at_its_start(start):
+async def test_D4_a_separate_reap_process_ends_modes_and_reconnect_windows_also_those_overdue_at_its_start(start):
     settings = {"grace": 1, "node_lease": 2, "beat_every": 2, "dead_after": 20}
     node, reaper = await both(start(reap="off", **settings), start("reap", "--poll-interval", "0.2", **settings))
     async with node.client("bob") as bob:

@@ -32,7 +32,9 @@ MEEKNESS = 5
 BURN = "while True: pass"
 
 
-async def test_an_overloaded_node_delays_all_but_online_and_offline_changes_and_catches_up(start_server) -> None:
+async def test_an_overloaded_node_delays_away_text_and_typing_but_not_online_and_offline_and_catches_up(
+    start_server,
+) -> None:
     server = await start_server(
         relations="open",
         log_format="json",

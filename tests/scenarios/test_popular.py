@@ -74,7 +74,9 @@ def descriptors() -> None:
         pytest.skip("needs descriptors for 7 000 sockets: ulimit -n")
 
 
-def test_a_user_with_six_thousand_viewers_is_delivered_paced_and_then_on_demand(descriptors: None) -> None:
+def test_changes_of_a_user_with_six_thousand_viewers_are_paced_and_above_a_limit_sent_on_request_only(
+    descriptors: None,
+) -> None:
     assert FanoutLimits().pace_above == 5_000  # the default, which this server has
     users = [user for user in names((VIEWERS + MORE) // TABS) for _ in range(TABS)]
     with herenow(relations="open", push_ceiling=CEILING) as server, Crowd(server) as crowd:

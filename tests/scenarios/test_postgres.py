@@ -43,7 +43,7 @@ async def until(condition):
             await asyncio.sleep(0.05)
 
 
-async def test_H4_last_seens_from_a_ledger_outage_are_written_when_it_returns(
+async def test_H4_last_seen_times_of_a_postgresql_outage_are_written_when_the_database_returns(
     start_server, fragile_postgres, fragile_url
 ):
     server = await start_server(ledger=fragile_url, grace=0.2)
@@ -77,7 +77,7 @@ async def _has(rows, count):
 
 
 @pytest.mark.parametrize("how", ["frozen", "stopped"])
-async def test_presence_works_during_a_ledger_outage_and_requests_that_need_it_are_refused(
+async def test_during_a_postgresql_outage_presence_works_and_requests_that_need_the_database_get_503(
     start_server, fragile_postgres, fragile_url, how
 ):
     server = await start_server(ledger=fragile_url.replace("postgres@", "postgres:hunter2@"), grace=0.2)
@@ -112,7 +112,7 @@ async def _is_in(user, rows):
     return user in await rows
 
 
-async def test_kill_9_of_node_and_database_keeps_the_last_stamp_of_every_user(
+async def test_after_kill_9_of_node_and_postgresql_every_connected_user_has_a_recent_last_seen(
     start_server, fragile_postgres, fragile_url
 ):
     server = await start_server(ledger=fragile_url)
@@ -131,7 +131,7 @@ async def test_kill_9_of_node_and_database_keeps_the_last_stamp_of_every_user(
     assert all(at >= stamp for at in seen.values())
 
 
-async def test_concurrent_modes_of_two_devices_leave_store_and_ledger_equal(
+async def test_modes_set_by_two_devices_at_once_end_equal_in_the_node_and_in_postgresql(
     start_server, postgres_server, postgres_url
 ):
     server = await start_server(ledger=postgres_url)

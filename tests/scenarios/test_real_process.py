@@ -38,7 +38,9 @@ def beat_frame() -> bytes:
     return bytes((0x81, 0x80 | len(payload), 0, 0, 0, 0)) + payload
 
 
-async def test_A2_a_half_open_socket_is_offline_after_dead_after_and_grace(start_server) -> None:
+async def test_A2_a_user_whose_connection_went_silent_is_offline_after_dead_after_and_the_reconnect_window(
+    start_server,
+) -> None:
     server = await start_server()
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana:
@@ -55,7 +57,7 @@ async def test_A2_a_half_open_socket_is_offline_after_dead_after_and_grace(start
     assert due <= gone["as_of"] <= due + 1000
 
 
-async def test_B1_a_user_who_returns_within_grace_is_never_shown_offline(start_server) -> None:
+async def test_B1_a_user_who_returns_within_the_reconnect_window_is_never_shown_offline(start_server) -> None:
     server = await start_server(grace=5)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana:
@@ -69,7 +71,7 @@ async def test_B1_a_user_who_returns_within_grace_is_never_shown_offline(start_s
     assert ana.shown("bo") == ["offline", "online", "busy"]
 
 
-async def test_B2_a_user_who_returns_after_grace_was_shown_offline(start_server) -> None:
+async def test_B2_a_user_who_returns_after_the_reconnect_window_was_shown_offline_in_between(start_server) -> None:
     server = await start_server(grace=0.3)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana:
@@ -83,7 +85,7 @@ async def test_B2_a_user_who_returns_after_grace_was_shown_offline(start_server)
     assert ana.shown("bo") == ["offline", "online", "offline", "online"]
 
 
-async def test_C1_signing_out_the_active_device_shows_the_idle_one_at_once(start_server) -> None:
+async def test_C1_signing_out_the_active_of_two_devices_shows_the_user_away_at_once(start_server) -> None:
     server = await start_server(grace=60)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo", "phone", "mobile") as phone:
@@ -99,7 +101,9 @@ async def test_C1_signing_out_the_active_device_shows_the_idle_one_at_once(start
     assert again["platforms"] == ["mobile"]
 
 
-async def test_C1_dropping_the_active_device_shows_no_change_until_its_grace_ends(start_server) -> None:
+async def test_C1_losing_the_active_of_two_devices_shows_no_change_until_its_reconnect_window_ends(
+    start_server,
+) -> None:
     server = await start_server(grace=0.5)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo", "phone", "mobile") as phone:
@@ -114,7 +118,7 @@ async def test_C1_dropping_the_active_device_shows_no_change_until_its_grace_end
     assert ana.shown("bo")[-2:] == ["online", "away"]
 
 
-async def test_D2_a_timed_busy_ends_and_shows_the_live_status(start_server) -> None:
+async def test_D2_a_busy_mode_with_an_end_time_ends_then_and_shows_the_user_online(start_server) -> None:
     server = await start_server()
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo") as bo:
@@ -129,7 +133,7 @@ async def test_D2_a_timed_busy_ends_and_shows_the_live_status(start_server) -> N
     assert own["until"] is None
 
 
-async def test_I1_typing_of_a_killed_tab_expires_after_typing_for(start_server) -> None:
+async def test_I1_a_typing_notice_of_a_killed_tab_expires_after_the_setting_typing_for(start_server) -> None:
     server = await start_server(typing_for=0.8)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana:
@@ -156,7 +160,9 @@ async def marked(ledger: Path, *, here: set[str]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_H1_after_kill_9_last_seen_is_the_last_stamp_of_the_process(start_server) -> None:
+async def test_H1_after_kill_9_of_the_server_visible_users_have_a_last_seen_of_seconds_before_the_kill(
+    start_server,
+) -> None:
     server = await start_server()
     await server.befriend("ana", "bo", "chen")
     async with server.client("ana"), server.client("bo"), server.client("chen") as chen:
@@ -176,7 +182,7 @@ async def test_H1_after_kill_9_last_seen_is_the_last_stamp_of_the_process(start_
     assert open_marks(server.ledger) == set()
 
 
-async def test_a_stopped_server_gives_a_reconnect_time_and_keeps_modes_and_texts(start_server) -> None:
+async def test_a_stopped_server_tells_clients_when_to_reconnect_and_keeps_modes_and_custom_texts(start_server) -> None:
     server = await start_server(grace=30)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo") as bo:

@@ -96,7 +96,9 @@ def descriptors() -> None:
         pytest.skip(f"needs descriptors for {CLIENTS} sockets: ulimit -n")
 
 
-def test_j5_a_mass_reconnect_restores_all_views_and_shows_no_user_offline(descriptors: None) -> None:
+def test_j5_when_all_users_reconnect_at_once_every_viewer_gets_all_statuses_and_sees_no_user_offline(
+    descriptors: None,
+) -> None:
     users = names(CLIENTS)
     settings = {"capacity": CAPACITY, "grace": LONG, "idle_after": LONG}
     with (

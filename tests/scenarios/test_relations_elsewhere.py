@@ -92,7 +92,7 @@ async def until(question):
             await asyncio.sleep(0.05)
 
 
-async def test_the_application_decides_who_is_related(app, server):
+async def test_the_application_decides_who_may_see_whom_and_who_is_in_a_room(app, server):
     app.friends(("ana", "bob"), rooms={"lobby": ["ana", "bob"]})
     async with server.client("ana") as ana, server.client("bob") as bob, server.client("eve") as eve:
         assert (await bob.watch("ana"))["status"] == "online"
@@ -109,7 +109,7 @@ async def test_the_application_decides_who_is_related(app, server):
         assert (await typing)["user_id"] == "ana"
 
 
-async def test_a_reported_relation_change_hides_and_later_shows_a_user_without_a_new_subscribe(app, server):
+async def test_a_relation_change_reported_by_the_application_hides_and_later_shows_a_watched_user(app, server):
     app.friends(("ana", "bob"), ("ana", "cy"))
     async with server.client("ana"), server.client("bob") as bob, server.client("cy") as cy:
         await bob.watch("ana")
@@ -126,7 +126,7 @@ async def test_a_reported_relation_change_hides_and_later_shows_a_user_without_a
         assert cy.shown("ana") == ["online"]
 
 
-async def test_a_reported_user_change_reevaluates_all_relations_of_the_user(app, server):
+async def test_a_user_change_reported_by_the_application_checks_all_relations_and_rooms_of_the_user_again(app, server):
     app.friends(("ana", "bob"), ("cy", "bob"), rooms={"lobby": ["ana", "bob"]})
     async with server.client("ana") as ana, server.client("bob") as bob, server.client("cy"):
         await bob.send("presence.subscribe", contacts=True, id="all")
@@ -145,7 +145,7 @@ async def test_a_reported_user_change_reevaluates_all_relations_of_the_user(app,
         assert "offline" not in bob.shown("cy")
 
 
-async def test_a_dead_application_hides_users_until_it_returns(app, server):
+async def test_while_the_application_is_dead_users_with_unconfirmed_relations_are_hidden_until_it_returns(app, server):
     app.friends(("ana", "bob"), ("ana", "cy"))
     async with server.client("ana"), server.client("bob") as bob, server.client("cy") as cy:
         await bob.watch("ana")
@@ -188,7 +188,7 @@ async def test_relations_changed_during_an_application_outage_take_effect_on_its
         assert bob.shown("ana") == ["online", "offline"]
 
 
-async def test_edge_endpoints_are_refused_when_the_application_keeps_the_relations(app, server):
+async def test_requests_that_edit_relations_are_refused_when_the_application_keeps_the_relations(app, server):
     headers = {"authorization": f"Bearer {token('app', 'service')}"}
     async with httpx2.AsyncClient(base_url=f"{server.url}/api/v1", headers=headers, timeout=PATIENCE) as http:
         for path in ("/follows/a/b", "/contacts/a/b", "/rooms/r/members/a"):

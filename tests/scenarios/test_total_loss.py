@@ -38,7 +38,7 @@ def store():
         yield server
 
 
-async def test_h1_after_the_loss_of_store_and_nodes_every_visible_user_was_seen_in_the_last_thirty_seconds(
+async def test_h1_after_the_loss_of_live_store_and_nodes_visible_users_have_a_last_seen_of_the_last_30_s(
     store, start_server
 ):
     nodes = [await start_server(engine=store.url, **CALM) for _ in range(2)]

@@ -44,7 +44,7 @@ def is_fresh(frame):
     return frame.get("user_id") == "ana" and "status" in frame and not frame.get("stale")
 
 
-async def test_a_change_on_one_node_reaches_a_viewer_on_the_other(nodes):
+async def test_a_status_change_on_one_node_reaches_a_viewer_on_another_node(nodes):
     n1, n2 = nodes
     await n1.befriend("ana", "bob")
     async with n2.client("bob") as bob:
@@ -62,7 +62,7 @@ async def test_a_change_on_one_node_reaches_a_viewer_on_the_other(nodes):
         assert bob.shown("ana")[1:] == ["online", "busy", "offline"]
 
 
-async def test_a_user_who_moves_to_the_other_node_within_grace_is_not_shown_offline(nodes):
+async def test_a_user_who_moves_between_two_nodes_within_the_reconnect_window_is_not_shown_offline(nodes):
     n1, n2 = nodes
     await n1.befriend("ana", "bob")
     async with n2.client("bob") as bob:
@@ -94,7 +94,7 @@ async def test_users_of_a_killed_node_who_do_not_return_are_shown_offline_once(n
 # A node that gets no CPU time for longer than a shard takes to settle counts as dead; on a busy machine grace is the
 # time it has to return.
 @pytest.mark.parametrize("settings", [{"grace": 12}], indirect=True)
-async def test_a_store_that_comes_back_empty_is_refilled_and_no_user_is_shown_offline(nodes, store):
+async def test_a_live_store_that_comes_back_empty_is_refilled_and_no_user_is_shown_offline(nodes, store):
     n1, n2 = nodes
     await n1.befriend("ana", "bob")
     async with n1.client("ana"), n2.client("bob") as bob:
@@ -113,7 +113,9 @@ async def test_a_store_that_comes_back_empty_is_refilled_and_no_user_is_shown_of
         assert (await n2.rest("GET", "/presence/ana"))["status"] == "online"
 
 
-async def test_e20_a_node_with_different_terms_is_refused_with_an_explanation(nodes, tmp_path, store, settings):
+async def test_e20_a_node_whose_settings_differ_from_those_in_the_live_store_is_refused_with_an_explanation(
+    nodes, tmp_path, store, settings
+):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     unlike: list[tuple[dict[str, object], str]] = [
@@ -138,7 +140,7 @@ async def test_e20_a_node_with_different_terms_is_refused_with_an_explanation(no
         assert "that the others do not have" not in other.told()
 
 
-async def test_h3_last_seen_survives_the_loss_of_the_store_and_a_restart_of_all_nodes(nodes, store):
+async def test_h3_last_seen_survives_the_loss_of_the_live_store_and_a_restart_of_all_nodes(nodes, store):
     n1, n2 = nodes
     await n1.befriend("ana", "bob")
     async with n2.client("bob") as bob:
@@ -163,7 +165,7 @@ def saved(ledger, user):
         return db.execute("select at from last_seen where user = ?", (user,)).fetchone()
 
 
-async def test_concurrent_modes_through_different_nodes_leave_store_and_ledger_equal(nodes, store, tmp_path):
+async def test_modes_set_through_two_nodes_at_once_end_equal_in_live_store_and_database(nodes, store, tmp_path):
     n1, n2 = nodes
     dice = random.Random(7)
     async with n1.client("ana", "phone") as phone, n2.client("ana", "laptop") as laptop:

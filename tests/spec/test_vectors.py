@@ -42,7 +42,7 @@ def named(stories: list[dict[str, Any]]) -> pytest.MarkDecorator:
 
 
 @pytest.mark.parametrize("case", vectors("ids")["cases"], ids=lambda case: ascii(case["value"])[:30])
-def test_the_id_vectors_hold(case):
+def test_the_server_parses_ids_as_in_the_shared_test_vectors(case):
     try:
         found = parse_id(case["value"])
     except ProtocolError:
@@ -50,17 +50,17 @@ def test_the_id_vectors_hold(case):
     assert found == case["id"]
 
 
-def test_the_back_off_vectors_hold():
+def test_the_python_client_waits_before_a_reconnect_as_in_the_shared_test_vectors():
     for case in vectors("backoff")["cases"]:
         assert backoff.delay(case["failures"], case["random"], case["retry_after"]) == case["wait"], case
 
 
-def test_the_token_retry_vectors_hold():
+def test_the_python_client_waits_before_a_new_token_request_as_in_the_shared_test_vectors():
     for case in vectors("backoff")["tokens"]:
         assert backoff.token_delay(case["failures"]) == case["wait"], case
 
 
-def test_the_close_code_vectors_hold():
+def test_the_python_client_handles_close_codes_as_in_the_shared_test_vectors():
     given = vectors("closes")
     for case in given["cases"]:
         assert backoff.after_close(case["code"]) is Verdict(case["verdict"]), case
@@ -70,7 +70,7 @@ def test_the_close_code_vectors_hold():
         assert backoff.retry_after(case["reason"]) == case["retry_after"], case
 
 
-def test_close_code_vectors_agree_with_the_servers_table():
+def test_the_shared_test_vectors_for_close_codes_agree_with_the_table_of_the_server():
     verdicts = {case["code"]: case["verdict"] for case in vectors("closes")["cases"]}
     for code, row in CLOSES.items():
         assert (verdicts[code] in ("retry", "slowly")) is row.retry, code
@@ -80,7 +80,7 @@ def test_close_code_vectors_agree_with_the_servers_table():
 
 
 @pytest.mark.parametrize("case", vectors("client-frames")["cases"], ids=lambda case: json.dumps(case["frame"])[:60])
-def test_the_server_accepts_exactly_the_valid_client_frames_of_the_vectors(case):
+def test_the_server_accepts_exactly_the_valid_client_frames_of_the_shared_test_vectors(case):
     def understood() -> str | None:
         try:
             decode_frame(json.dumps(case["frame"]).encode()).command(NOW)
@@ -91,7 +91,7 @@ def test_the_server_accepts_exactly_the_valid_client_frames_of_the_vectors(case)
     assert understood() == case.get("code")
 
 
-def test_the_client_builds_the_set_frames_of_the_vectors():
+def test_the_python_client_builds_the_presence_set_frames_of_the_shared_test_vectors():
     for case in vectors("choices")["cases"]:
         frame = msgspec.json.encode(set_frame(**case["choice"]))
         assert json.loads(frame) == case["frame"]
@@ -99,7 +99,7 @@ def test_the_client_builds_the_set_frames_of_the_vectors():
 
 
 @named(vectors("interest")["stories"])
-def test_the_interest_vectors_hold(story):
+def test_the_python_client_subscribes_and_unsubscribes_as_in_the_shared_test_vectors(story):
     interest, asked = Interest(), []
     size = story.get("size", 65_536)
     for step in story["steps"]:
@@ -187,12 +187,12 @@ MADE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", vectors("server-frames")["frames"])
-def test_the_server_builds_the_frames_of_the_vectors(name):
+def test_the_server_builds_the_server_frames_of_the_shared_test_vectors(name):
     assert json.loads(MADE[name]()) == vectors("server-frames")["frames"][name]
 
 
 @pytest.mark.parametrize("name", vectors("server-frames")["frames"])
-def test_the_python_sdk_reads_every_server_frame_of_the_vectors(name):
+def test_the_python_client_reads_every_server_frame_of_the_shared_test_vectors(name):
     said = vectors("server-frames")["frames"][name]
     frame = read_frame(json.dumps(said))
     assert frame is not None
@@ -201,7 +201,7 @@ def test_the_python_sdk_reads_every_server_frame_of_the_vectors(name):
     assert read_frame(json.dumps(said | {"from_the_future": 1})) == frame
 
 
-def test_a_frame_of_an_unknown_type_is_ignored():
+def test_the_python_client_ignores_server_frames_of_unknown_type_or_invalid_json():
     assert read_frame('{"type":"presence.sing"}') is None
     assert read_frame("{") is None
     assert read_frame("[]") is None
@@ -211,7 +211,7 @@ def test_a_frame_of_an_unknown_type_is_ignored():
 
 
 @named(vectors("roster")["stories"])
-def test_the_roster_vectors_hold(story):
+def test_the_python_client_keeps_the_statuses_of_users_as_in_the_shared_test_vectors(story):
     roster = Roster()
     for step in story["steps"]:
         changed = [change.now.user_id for change in happen(roster, step)]

@@ -14,7 +14,7 @@ def port_of(bound):
     return bound.getsockname()[1]
 
 
-def test_workers_share_one_port_and_connections_are_spread_over_them():
+def test_worker_processes_share_one_port_and_connections_are_spread_over_them():
     with held(HOST, 0) as address, joined(HOST, port_of(address)) as one, joined(HOST, port_of(address)) as two:
         assert port_of(one) == port_of(two) == port_of(address) > 0
         one.listen(100)
@@ -36,7 +36,7 @@ def taken_by(bound):
             return found
 
 
-def test_a_port_in_use_by_workers_is_refused_to_another_server():
+def test_a_port_in_use_by_worker_processes_is_refused_to_another_server():
     with held(HOST, 0) as address, joined(HOST, port_of(address)) as worker:
         worker.listen(1)
         for take in (held, listening):
@@ -46,12 +46,12 @@ def test_a_port_in_use_by_workers_is_refused_to_another_server():
         held(HOST, port_of(alone))
 
 
-def test_an_address_of_another_machine_is_refused_with_a_remedy():
+def test_listening_on_an_address_of_another_machine_is_refused_with_advice():
     with pytest.raises(ConfigurationError, match=r"cannot be listened on .*: choose others with --host, --port"):
         held("192.0.2.1", 0)
 
 
-def test_url_of_names_scheme_host_and_port():
+def test_the_url_of_a_listening_socket_names_scheme_host_and_port():
     with listening(HOST, 0) as bound:
         assert url_of(bound, secure=False) == f"http://127.0.0.1:{port_of(bound)}"
         assert url_of(bound, secure=True) == f"https://127.0.0.1:{port_of(bound)}"

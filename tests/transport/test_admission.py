@@ -43,16 +43,18 @@ PROXIES = PeerLimits(trusted=(ip_network("10.0.0.0/8"), ip_network("2001:db8:fff
         ("", None),
     ],
 )
-def test_what_a_peer_counts_as(host: str, counted: str | None) -> None:
+def test_connections_are_counted_per_ipv4_address_or_ipv6_network_and_trusted_proxies_not_at_all(
+    host: str, counted: str | None
+) -> None:
     assert counted_address(host, PROXIES) == counted
 
 
 @pytest.mark.parametrize("descriptors", [130, 256, 1024, 65_536, 1_048_576])
-def test_requests_have_room_beside_as_many_sockets_as_there_may_be(descriptors: int) -> None:
+def test_the_connection_limit_leaves_room_for_http_requests_beside_all_websockets(descriptors: int) -> None:
     assert sockets_within(descriptors) + SPARE <= connections_within(descriptors) <= descriptors - 64
 
 
-def test_an_address_may_have_a_quarter_of_the_descriptors_or_what_the_operator_says() -> None:
+def test_connections_per_address_are_limited_to_a_quarter_of_the_descriptors_or_the_setting() -> None:
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert peer_limits(Settings()).max_per_address == descriptors // 4
     chosen = Settings(max_connections_per_address=7, trusted_proxies=("10.0.0.0/8",))
@@ -97,7 +99,7 @@ KINDS: list[Callable[[Server], Client]] = [silent, half_a_head, used, websocket]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", [Client.__exit__, Client.reset])
-def test_an_address_has_its_share_whatever_it_uses_it_for(
+def test_a_connection_over_the_limit_per_address_is_refused_with_503_until_another_one_ends(
     server: Server, kind: Callable[[Server], Client], end: Callable[[Client], None]
 ) -> None:
     there = [kind(server) for _ in range(3)]
@@ -120,7 +122,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_this_machine_has_no_share() -> None:
+def test_connections_from_the_own_machine_have_no_limit_per_address() -> None:
     with Server("picows", peers=PeerLimits(max_per_address=1)) as server, contextlib.ExitStack() as stack:
         for _ in range(5):
             stack.enter_context(used(server))
@@ -129,7 +131,7 @@ def test_this_machine_has_no_share() -> None:
 # By descriptors
 
 
-def test_above_the_limit_connections_are_refused_and_those_that_are_open_stay() -> None:
+def test_connections_over_the_total_limit_are_refused_with_503_and_open_ones_stay() -> None:
     with Server("picows", peers=PeerLimits(max_open=4)) as server, contextlib.ExitStack() as stack:
         there = stack.enter_context(server.connect())
         for kind in (silent, half_a_head, used):
@@ -143,7 +145,7 @@ def test_above_the_limit_connections_are_refused_and_those_that_are_open_stay() 
 
 
 @pytest.mark.parametrize("implementation", ["picows", "websockets"])
-def test_however_a_connection_ends_it_no_longer_counts(implementation: str) -> None:
+def test_a_connection_that_ended_in_any_way_no_longer_counts_against_the_limit(implementation: str) -> None:
     with Server(implementation) as server:
         server.acceptor = lambda _upgrade: Refuse(403, "no")
         for said in (b"", b"GET", b"rubbish\r\n\r\n", lines("GET /a HTTP/1.1", "Host: here", "Connection: close")):
@@ -164,7 +166,7 @@ async def process(tmp_path: Path) -> AsyncIterator[Process]:
     await process.stop()
 
 
-async def test_half_heads_do_not_lock_a_process_out_of_its_descriptors(tmp_path: Path) -> None:
+async def test_many_connections_with_half_a_request_leave_free_file_descriptors_for_the_server(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
@@ -201,7 +203,7 @@ def refused(client: socket.socket) -> bool:
         return True
 
 
-async def test_when_the_system_gives_no_descriptor_that_is_logged_and_counted_and_passes(process: Process) -> None:
+async def test_a_server_out_of_file_descriptors_logs_it_counts_it_and_recovers(process: Process) -> None:
     before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
     taken = max(descriptors_of(process)) + 1
     holes = taken - len(descriptors_of(process))

@@ -14,14 +14,14 @@ from herenow.wire.codes import Close
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_closes_within_the_budget_run_at_once():
+async def test_a_few_closed_connections_are_processed_at_once():
     queue, gone = CloseQueue(), list[object]()
     for number in range(BUDGET):
         queue.take(partial(gone.append, number))
     assert gone == list(range(BUDGET))
 
 
-async def test_many_closes_run_in_order_at_most_a_budget_per_loop_iteration():
+async def test_many_closed_connections_are_processed_in_order_a_limited_number_per_loop_iteration():
     queue, gone, per_turn = CloseQueue(), list[object](), list[int]()
     for number in range(3 * BUDGET):
         queue.take(partial(gone.append, number))
@@ -34,7 +34,7 @@ async def test_many_closes_run_in_order_at_most_a_budget_per_loop_iteration():
     assert len(per_turn) >= 2
 
 
-async def test_a_later_close_does_not_overtake_waiting_ones():
+async def test_a_connection_closed_later_is_not_processed_before_those_that_wait():
     queue, gone = CloseQueue(), list[object]()
     for number in range(BUDGET + 1):
         queue.take(partial(gone.append, number))
@@ -45,7 +45,7 @@ async def test_a_later_close_does_not_overtake_waiting_ones():
     assert gone == [*range(BUDGET + 1), "later"]
 
 
-async def test_a_failing_close_is_logged_and_does_not_stop_the_others():
+async def test_an_error_while_one_closed_connection_is_processed_is_logged_and_the_next_is_processed():
     queue, gone = CloseQueue(), list[object]()
     for number in range(BUDGET):
         queue.take(partial(gone.append, number))
@@ -58,7 +58,7 @@ async def test_a_failing_close_is_logged_and_does_not_stop_the_others():
     assert [line["event"] for line in logs] == ["departure.failed"]
 
 
-async def test_finish_runs_all_waiting_closes():
+async def test_finishing_the_queue_of_closed_connections_processes_all_that_wait():
     queue, gone = CloseQueue(), list[object]()
     for number in range(3 * BUDGET):
         queue.take(partial(gone.append, number))
@@ -75,7 +75,7 @@ def fill(door):
         door.gateway.close_queue.take(lambda: None)
 
 
-async def test_a_queued_close_keeps_its_time_as_last_sign_of_life_during_a_drain():
+async def test_a_connection_closed_just_before_a_shutdown_keeps_its_close_time_as_last_sign_of_life():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(20)
@@ -88,7 +88,7 @@ async def test_a_queued_close_keeps_its_time_as_last_sign_of_life_during_a_drain
         assert session.seen_at == left
 
 
-async def test_a_queued_close_by_the_peer_is_not_counted_as_a_close_by_the_server():
+async def test_a_connection_closed_by_the_client_is_not_counted_as_closed_by_the_server_during_a_shutdown():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(1)
@@ -99,7 +99,7 @@ async def test_a_queued_close_by_the_peer_is_not_counted_as_a_close_by_the_serve
         assert door.gateway.node.context.metrics.closes[Close.DRAINING] == before
 
 
-async def test_connections_whose_close_is_queued_do_not_count_against_the_limit():
+async def test_closed_connections_that_wait_to_be_processed_do_not_count_against_the_limit_per_user():
     async with a_door() as door:
         limit = door.gateway.node.sessions.connections._max_connections
         tabs = [come(door) for _ in range(limit)]

@@ -69,11 +69,11 @@ def out(code):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-async def test_a_token_of_every_algorithm_is_accepted(place, algorithm):
+async def test_a_token_signed_with_any_supported_jwks_algorithm_is_accepted_by_rest_and_websocket(place, algorithm):
     assert await both(place[1], token(algorithm)) == IN
 
 
-async def test_a_token_signed_with_the_configured_secret_is_accepted_besides_jwks(place):
+async def test_a_token_signed_with_the_configured_secret_is_accepted_beside_jwks_keys(place):
     minted = jwt.encode({"sub": "ana", "exp": time.time() + 60, **NAMES}, SECRET, "HS256")
     assert await both(place[1], minted) == IN
 
@@ -123,11 +123,11 @@ def with_another_algorithm():
         (lambda: token("RS256", "stranger", headers={"jwk": public_jwk("RS256", "stranger")}), "token_unknown_key"),
     ],
 )
-async def test_j2_a_bad_token_is_refused(place, bad, code):
+async def test_j2_a_bad_token_is_refused_by_rest_and_websocket_of_a_node_with_jwks_keys(place, bad, code):
     assert await both(place[1], bad()) == out(code)
 
 
-async def test_j2_a_foreign_origin_is_refused_with_a_good_token(place):
+async def test_j2_a_request_from_a_foreign_origin_is_refused_even_with_a_good_token(place):
     _, here = place
     with pytest.raises(InvalidStatus) as refused:
         await socket(here, token(), origin="https://evil.example")
@@ -138,7 +138,7 @@ async def test_j2_a_foreign_origin_is_refused_with_a_good_token(place):
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden_origin")
 
 
-async def test_a_websocket_upgrade_waits_while_its_key_is_fetched(place):
+async def test_a_websocket_upgrade_waits_while_the_key_of_its_token_is_fetched(place):
     issuer, here = place
     issuer.publishes(public_jwk("RS256"), public_jwk("ES256", "new"))
     issuer.delay = 0.3
@@ -152,7 +152,7 @@ async def test_a_websocket_upgrade_waits_while_its_key_is_fetched(place):
     assert await rest(here, token("ES256")) == "keys_unavailable"  # searched again after half a minute at the earliest
 
 
-async def test_a_refresh_with_a_token_of_a_new_key_is_accepted(place):
+async def test_renewing_the_token_of_a_websocket_with_one_of_a_new_key_is_accepted(place):
     issuer, here = place
     headers = {"authorization": f"Bearer {token()}"}
     async with websockets.connect(here.ws, additional_headers=headers) as opened:
@@ -165,7 +165,7 @@ async def test_a_refresh_with_a_token_of_a_new_key_is_accepted(place):
     assert await rest(here, token()) in ("token_unknown_key", "keys_unavailable")  # its key was removed
 
 
-async def test_a_node_starts_while_its_issuer_is_down_and_reports_it():
+async def test_a_node_starts_while_its_jwks_url_is_down_and_readyz_reports_it():
     async with issuing() as issuer:
         issuer.status = "500 Oops"
         async with guarded(issuer, secret=None) as here:
@@ -185,7 +185,7 @@ async def test_a_node_starts_while_its_issuer_is_down_and_reports_it():
             assert await rest(here, None, "/readyz") == "ok"
 
 
-async def test_with_jwks_and_no_secret_no_secret_is_generated_or_accepted(tmp_path):
+async def test_a_node_with_jwks_keys_and_no_secret_generates_none_and_refuses_hs256_tokens(tmp_path):
     async with issuing() as issuer:
         async with guarded(issuer, secret=None, ledger=f"sqlite:///{tmp_path}/herenow.db") as here:
             minted = jwt.encode({"sub": "ana", "exp": time.time() + 60, **NAMES}, SECRET, "HS256")
@@ -193,7 +193,7 @@ async def test_with_jwks_and_no_secret_no_secret_is_generated_or_accepted(tmp_pa
         assert not (tmp_path / "herenow.secret").exists()
 
 
-async def test_a_revoked_token_is_refused_and_its_sockets_are_closed(place):
+async def test_a_revoked_token_is_refused_and_its_websockets_are_closed(place):
     _, here = place
     old = token()
     headers = {"authorization": f"Bearer {old}"}
@@ -210,7 +210,7 @@ async def test_a_revoked_token_is_refused_and_its_sockets_are_closed(place):
     assert await both(here, token(iat=answer.json()["issued_before"] / 1000 + 0.001)) == IN
 
 
-async def test_a_refresh_with_a_revoked_token_is_refused_and_with_a_newer_token_the_socket_stays(place):
+async def test_a_websocket_refuses_a_revoked_token_as_renewal_and_stays_open_with_a_newer_one(place):
     _, here = place
     service = {"authorization": f"Bearer {token(sub='backend', scope='service')}"}
     now = time.time()

@@ -83,7 +83,7 @@ async def closed_with(address: str, **options: Any) -> tuple[int | None, str]:
 # What clients rely on
 
 
-async def test_the_example_client_of_the_docs_works(here: Here) -> None:
+async def test_a_minimal_websocket_client_can_send_a_heartbeat_and_subscribe_to_a_numeric_user_id(here: Here) -> None:
     await here.befriend("123", "456")
     headers = {"authorization": f"Bearer {token('123')}"}
     async with websockets.connect(here.ws + "/", additional_headers=headers) as socket:
@@ -94,7 +94,7 @@ async def test_the_example_client_of_the_docs_works(here: Here) -> None:
     assert (frames[2]["user_id"], frames[2]["status"]) == ("456", "offline")
 
 
-async def test_the_first_frames_are_welcome_and_self(here: Here) -> None:
+async def test_the_first_frames_of_a_websocket_are_presence_welcome_and_presence_self(here: Here) -> None:
     async with here.client("ana", "?platform=desktop") as ana:
         await ana.socket.send("rubbish")
         await ana.receive("presence.error")
@@ -108,7 +108,7 @@ async def test_the_first_frames_are_welcome_and_self(here: Here) -> None:
     assert own["devices"][0]["platform"] == "desktop"
 
 
-async def test_answers_come_in_order_and_echo_their_ids(here: Here) -> None:
+async def test_answers_to_websocket_commands_come_in_order_and_repeat_the_id_of_the_command(here: Here) -> None:
     await here.befriend("ana", "bo")
     async with here.client("ana") as ana:
         await ana.send("presence.subscribe", target_user_ids=["bo", "nobody", 7, "a b"], id="list")
@@ -128,7 +128,7 @@ async def test_answers_come_in_order_and_echo_their_ids(here: Here) -> None:
     assert reasons == {("nobody", "not_mutual_followers"), ("7", "not_mutual_followers"), ("a b", "invalid_user_id")}
 
 
-async def test_F2_a_subscribe_to_500_users_is_answered_in_few_frames_with_each_error_listed(here: Here) -> None:
+async def test_F2_a_subscribe_to_500_users_is_answered_in_few_frames_with_every_denied_user_listed(here: Here) -> None:
     friends = [f"u{number}" for number in range(497)]
     rows = "".join(json.dumps({"kind": "contact", "a": "ana", "b": friend}) + "\n" for friend in friends)
     await here.put("/relations", "POST", content=rows, headers={"content-type": "application/x-ndjson"})
@@ -148,7 +148,7 @@ async def test_F2_a_subscribe_to_500_users_is_answered_in_few_frames_with_each_e
     assert messages <= 8
 
 
-async def test_A9_times_sent_by_a_client_are_ignored(here: Here) -> None:
+async def test_A9_times_that_a_client_puts_into_its_frames_do_not_change_last_seen(here: Here) -> None:
     await here.befriend("ana", "bo")
     async with here.client("bo") as bo:
         await bo.watch("ana")
@@ -170,7 +170,7 @@ async def test_A9_times_sent_by_a_client_are_ignored(here: Here) -> None:
     assert came - 1_000 <= min(times) <= max(times) <= left + 1_000
 
 
-async def test_a_token_is_accepted_in_header_subprotocol_or_query(here: Here) -> None:
+async def test_a_websocket_token_is_accepted_in_header_subprotocol_or_query(here: Here) -> None:
     ana = token("ana")
     for options in (
         {"uri": here.ws, "additional_headers": {"authorization": f"Bearer {ana}"}},
@@ -185,7 +185,9 @@ async def test_a_token_is_accepted_in_header_subprotocol_or_query(here: Here) ->
 # J1: malformed input
 
 
-async def test_J1_malformed_frames_get_an_error_and_finally_close_4400(here: Here) -> None:
+async def test_J1_malformed_websocket_frames_get_an_error_each_and_many_close_the_connection_with_4400(
+    here: Here,
+) -> None:
     rubbish: list[str | bytes] = [
         "{",
         "[]",
@@ -212,7 +214,7 @@ async def test_J1_malformed_frames_get_an_error_and_finally_close_4400(here: Her
     assert code == 4400
 
 
-async def test_J1_refused_commands_do_not_count_as_malformed(here: Here) -> None:
+async def test_J1_refused_commands_do_not_count_as_malformed_frames(here: Here) -> None:
     async with here.client("ana") as ana:
         for number in range(30):
             await ana.send("room.open", room=f"r{number}", id=number)
@@ -231,7 +233,9 @@ async def test_J1_refused_commands_do_not_count_as_malformed(here: Here) -> None
         ("?platform=web&platform=web", "bad_shape"),
     ],
 )
-async def test_J1_a_wrong_query_gets_an_error_frame_before_the_close(here: Here, query: str, code: str) -> None:
+async def test_J1_a_websocket_url_with_a_wrong_query_gets_an_error_frame_before_the_close(
+    here: Here, query: str, code: str
+) -> None:
     headers = {"authorization": f"Bearer {token('ana')}"}
     async with websockets.connect(here.ws + query, additional_headers=headers) as socket:
         assert json.loads(await socket.recv())["code"] == code
@@ -240,7 +244,7 @@ async def test_J1_a_wrong_query_gets_an_error_frame_before_the_close(here: Here,
 
 
 @pytest.mark.parametrize("size", [70_000, 1_048_576])
-async def test_J1_a_too_large_message_closes_only_its_own_connection(here: Here, size: int) -> None:
+async def test_J1_a_too_large_websocket_message_closes_only_its_own_connection(here: Here, size: int) -> None:
     async with here.client("ana") as ana, here.client("bo") as bo:
         with suppress(websockets.ConnectionClosed):  # it may be closed before it has sent everything
             await ana.socket.send("x" * size)
@@ -271,11 +275,11 @@ def forged(**claims: Any) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("token_") else "",
 )
-async def test_J2_a_bad_token_is_closed_with_4401(here: Here, bad: str, reason: str) -> None:
+async def test_J2_a_websocket_with_a_bad_token_is_closed_with_4401(here: Here, bad: str, reason: str) -> None:
     assert await closed_with(f"{here.ws}?token={bad}") == (4401, reason)
 
 
-async def test_J2_a_foreign_origin_is_refused_before_the_upgrade(here: Here) -> None:
+async def test_J2_a_websocket_from_a_foreign_origin_is_refused_before_the_upgrade(here: Here) -> None:
     with pytest.raises(InvalidStatus) as refused:
         await closed_with(
             here.ws, origin="https://evil.example", additional_headers={"authorization": f"Bearer {token('ana')}"}
@@ -285,7 +289,7 @@ async def test_J2_a_foreign_origin_is_refused_before_the_upgrade(here: Here) -> 
         pass
 
 
-async def test_J3_a_connection_is_closed_when_its_token_expires(here: Here) -> None:
+async def test_J3_a_websocket_is_closed_when_its_token_expires(here: Here) -> None:
     short = token("ana", ttl=1.5)
     async with websockets.connect(f"{here.ws}?token={short}") as socket:
         client = Client(socket)
@@ -294,7 +298,7 @@ async def test_J3_a_connection_is_closed_when_its_token_expires(here: Here) -> N
         client.reader.cancel()
 
 
-async def test_J3_a_refresh_prolongs_a_connection_and_a_token_of_another_user_is_refused(here: Here) -> None:
+async def test_J3_a_renewed_token_prolongs_a_websocket_and_a_token_of_another_user_is_refused(here: Here) -> None:
     expires = time.time() + 1.5
     short = token("ana", ttl=1.5)
     async with websockets.connect(f"{here.ws}?token={short}") as socket:
@@ -314,7 +318,7 @@ async def test_J3_a_refresh_prolongs_a_connection_and_a_token_of_another_user_is
 # Devices
 
 
-async def test_C3_two_tabs_are_one_device_and_bye_ends_both(here: Here) -> None:
+async def test_C3_two_tabs_are_one_device_and_a_sign_out_in_one_closes_both(here: Here) -> None:
     async with here.client("ana", "?device_id=pc") as first, here.client("ana", "?device_id=pc") as second:
         assert len(second.frames[1]["devices"]) == 1
         await first.send("presence.bye")
@@ -322,7 +326,7 @@ async def test_C3_two_tabs_are_one_device_and_bye_ends_both(here: Here) -> None:
         assert await second.closed() == (4409, "signed out")
 
 
-async def test_J1_invalid_ids_in_an_unsubscribe_are_refused_and_the_valid_ones_applied(here: Here) -> None:
+async def test_J1_invalid_user_ids_in_an_unsubscribe_are_refused_and_the_valid_ones_applied(here: Here) -> None:
     async with here.client("ana") as ana:
         await ana.send("presence.unsubscribe", target_user_id="a b", id=1)
         await ana.send("presence.unsubscribe", target_user_ids=["bo", 1.5], id=2)
@@ -336,14 +340,14 @@ async def test_J1_invalid_ids_in_an_unsubscribe_are_refused_and_the_valid_ones_a
     ]
 
 
-async def test_a_bye_with_an_id_is_answered_before_the_close(here: Here) -> None:
+async def test_a_sign_out_command_with_an_id_is_answered_before_the_websocket_is_closed(here: Here) -> None:
     async with here.client("ana") as ana:
         await ana.send("presence.bye", id="last")
         assert await ana.closed() == (1000, "signed out")
     assert ana.frames[-1] == {"type": "presence.ok", "id": "last"}
 
 
-async def test_commands_behind_a_bye_are_not_executed(here: Here) -> None:
+async def test_websocket_commands_sent_after_a_sign_out_are_not_executed(here: Here) -> None:
     await here.befriend("ana", "bo")
     with capture_logs() as logs:
         async with here.client("ana") as ana, here.client("ana", "?device_id=other") as other:
@@ -357,7 +361,9 @@ async def test_commands_behind_a_bye_are_not_executed(here: Here) -> None:
     assert [line for line in logs if line["log_level"] == "error"] == []
 
 
-async def test_a_sign_out_during_a_subscribe_causes_no_error_log(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sign_out_during_a_subscribe_writes_no_error_to_the_log(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await here.befriend("ana", "bo")
     grant = Subscriptions.grant
     subscribed = asyncio.Event()
@@ -378,7 +384,7 @@ async def test_a_sign_out_during_a_subscribe_causes_no_error_log(here: Here, mon
     assert [line for line in logs if line["log_level"] == "error"] == []
 
 
-async def test_a_failing_command_gets_an_error_and_later_commands_are_executed(
+async def test_a_failing_websocket_command_gets_an_error_and_later_commands_are_executed(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
@@ -397,7 +403,7 @@ async def test_a_failing_command_gets_an_error_and_later_commands_are_executed(
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["command.failed"]
 
 
-async def test_C5_a_connection_over_the_limit_is_closed_with_4429() -> None:
+async def test_C5_a_connection_over_the_limit_per_user_is_closed_with_4429() -> None:
     async with node(max_connections_per_user=2) as here, here.client("ana") as one, here.client("ana") as two:
         headers = {"authorization": f"Bearer {token('ana')}"}
         assert (await closed_with(here.ws, additional_headers=headers))[0] == 4429
@@ -405,21 +411,21 @@ async def test_C5_a_connection_over_the_limit_is_closed_with_4429() -> None:
         await two.in_step()
 
 
-async def test_C5_a_session_over_the_limit_is_closed_with_4429() -> None:
+async def test_C5_a_session_over_the_limit_per_user_is_closed_with_4429() -> None:
     async with node(max_sessions_per_user=1) as here, here.client("ana", "?device_id=one") as one:
         headers = {"authorization": f"Bearer {token('ana')}"}
         assert (await closed_with(here.ws + "?device_id=two", additional_headers=headers))[0] == 4429
         await one.in_step()
 
 
-async def test_C6_a_mode_set_on_one_device_reaches_the_other(here: Here) -> None:
+async def test_C6_a_mode_set_on_one_device_reaches_the_users_other_device(here: Here) -> None:
     async with here.client("ana", "?device_id=pc") as pc, here.client("ana", "?device_id=phone") as phone:
         await pc.send("presence.set", mode="invisible")
         own = await phone.until(lambda frame: frame.get("mode") == "invisible")
     assert own["status"] == "online"
 
 
-async def test_a_viewer_that_stops_reading_is_disconnected_without_effect_on_others() -> None:
+async def test_a_websocket_client_that_stops_reading_is_disconnected_without_effect_on_others() -> None:
     async with node(stuck_after=0.3) as here:
         await here.befriend("ana", "bo")
         async with here.client("bo") as bo:

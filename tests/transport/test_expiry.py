@@ -67,7 +67,7 @@ def sessions():
     return sum(isinstance(thing, ClientSession) for thing in gc.get_objects())
 
 
-async def test_a_closed_session_is_freed_before_its_token_expires():
+async def test_a_closed_websocket_session_is_freed_from_memory_before_its_token_expires():
     async with a_door() as door:
         before = sessions()
         for _ in range(50):
@@ -76,7 +76,7 @@ async def test_a_closed_session_is_freed_before_its_token_expires():
         assert sessions() == before
 
 
-async def test_a_connection_ends_when_its_token_expires_and_not_before():
+async def test_a_websocket_is_closed_when_its_token_expires_and_not_before():
     async with a_door() as door:
         line = door.come(ttl=300)
         await door.world.sleep(299)
@@ -85,7 +85,7 @@ async def test_a_connection_ends_when_its_token_expires_and_not_before():
         assert line.ended == (Close.UNAUTHORIZED, "token_expired")
 
 
-async def test_a_refresh_may_shorten_the_expiry_and_repeated_ones_leave_few_timers():
+async def test_a_renewed_token_may_expire_earlier_and_repeated_renewals_leave_few_timers():
     async with a_door() as door:
         line = door.come(ttl=DAY)
         long, short = door.token(DAY), door.token(30)

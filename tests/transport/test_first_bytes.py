@@ -68,7 +68,7 @@ BROWSERS = {
 
 
 @pytest.mark.parametrize("client", BROWSERS)
-def test_handshakes_of_browsers_and_proxies_are_recognised_without_http(client: str):
+def test_websocket_handshakes_of_browsers_and_proxies_are_recognised_without_the_http_parser(client: str):
     head = lines(*BROWSERS[client])
     assert plain_handshake(head) == len(head)
     assert plain_handshake(head + frame(TEXT, b"early")) == len(head)
@@ -102,12 +102,12 @@ def without(name: str) -> tuple[str, ...]:
         ("GET /ws#there HTTP/1.1", *HANDSHAKE[1:]),
     ],
 )
-def test_an_unusual_handshake_is_passed_to_http(said: tuple[str, ...]):
+def test_an_unusual_websocket_handshake_is_passed_to_the_http_parser(said: tuple[str, ...]):
     assert plain_handshake(lines(*said)) == 0
 
 
 @pytest.mark.parametrize("size", [1, 20, -1])
-def test_an_incomplete_request_head_is_passed_to_http(size: int):
+def test_an_incomplete_websocket_handshake_is_passed_to_the_http_parser(size: int):
     assert plain_handshake(lines(*HANDSHAKE)[:size]) == 0
 
 
@@ -254,13 +254,13 @@ def heads(draw: st.DrawFn) -> bytes:
 @example(data=lines(*HANDSHAKE))
 @example(data=lines(*HANDSHAKE) + frame(TEXT, b"early"))
 @example(data=lines("GET /a HTTP/1.1", "Host: here"))
-def test_a_direct_handshake_and_one_through_http_have_the_same_result(implementation: str, data: bytes):
+def test_a_websocket_handshake_has_the_same_result_with_and_without_the_http_parser(implementation: str, data: bytes):
     short, long = ways(implementation, data)
     assert short == long
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_frames_sent_with_the_handshake_are_processed_on_both_paths(implementation: str):
+def test_frames_sent_with_the_websocket_handshake_are_processed_with_and_without_the_http_parser(implementation: str):
     for sent, closed, asked in ways(implementation, lines(*HANDSHAKE) + frame(TEXT, b"early")):
         assert sent.startswith(b"HTTP/1.1 101 ")
         assert sent.endswith(b"\x81\x05early")
@@ -272,7 +272,7 @@ def test_frames_sent_with_the_handshake_are_processed_on_both_paths(implementati
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_a_connection_without_any_bytes_is_closed_when_the_server_stops(implementation: str):
+def test_a_connection_that_sent_no_bytes_is_closed_when_the_server_stops(implementation: str):
     with Server(implementation) as server:
         client = Client(server.port)
         server.call(lambda: None)
@@ -282,7 +282,7 @@ def test_a_connection_without_any_bytes_is_closed_when_the_server_stops(implemen
         assert client.read(1) == b""
 
 
-def test_a_connection_reset_before_any_bytes_is_forgotten():
+def test_a_connection_reset_before_it_sent_any_bytes_is_removed_from_the_open_connections():
     with Server("picows") as server:
         for _ in range(3):
             Client(server.port).reset()

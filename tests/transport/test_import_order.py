@@ -23,16 +23,16 @@ def edges() -> list[tuple[str, str]]:
     ]
 
 
-def test_every_transport_package_has_a_position_in_the_import_order():
+def test_every_package_of_the_transport_layer_has_a_position_in_the_import_order():
     found = {part_of(name) for name in modules() if name.startswith(PACKAGE)}
     assert found == set(ORDER)
 
 
-def test_transport_packages_import_only_in_one_direction():
+def test_packages_of_the_transport_layer_import_each_other_only_in_one_direction():
     back = [(a, b) for a, b in edges() if ORDER.index(part_of(b)) < ORDER.index(part_of(a))]
     assert back == []
 
 
-def test_transport_packages_are_imported_only_by_their_face():
+def test_packages_of_the_transport_layer_are_imported_only_through_their_public_module():
     inside = [(a, b) for a, b in edges() if b.removeprefix(PACKAGE) not in ORDER]
     assert inside == []

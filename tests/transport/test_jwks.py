@@ -13,7 +13,7 @@ from herenow.transport.auth.jwks import MAX_BYTES, MAX_KEYS, parse_jwks
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_jwk_is_used_for_the_algorithm_of_its_key_type(algorithm):
+def test_a_jwk_is_used_for_the_signature_algorithm_of_its_key_type(algorithm):
     [key] = parse_jwks(jwks(public_jwk(algorithm))).keys
     assert (key.algorithm, key.kid) == (algorithm, f"{algorithm}-one")
 
@@ -65,7 +65,7 @@ def test_an_unusable_jwk_is_skipped_with_a_reason(key, why):
         parse_jwks(jwks(key))
 
 
-def test_a_weak_rsa_key_is_refused():
+def test_a_jwk_with_a_weak_rsa_key_is_refused():
     weak = rsa.generate_private_key(65537, 1024).public_key().public_numbers()
     with pytest.raises(BadKeys, match="has 1024 bits"):
         parse_jwks(jwks({"kty": "RSA", "n": number(weak.n), "e": number(weak.e)}))
@@ -105,7 +105,7 @@ def test_a_malformed_jwks_document_is_refused(raw):
         ),
     )
 )
-def test_any_json_is_parsed_as_jwks_or_refused_without_another_error(value):
+def test_any_json_document_is_parsed_as_jwks_or_refused_without_another_error(value):
     for document in (value, {"keys": [value]}, {"keys": [{**RSA, **value} if isinstance(value, dict) else value]}):
         try:
             assert parse_jwks(json.dumps(document).encode()).keys

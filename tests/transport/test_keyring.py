@@ -73,7 +73,7 @@ moved = pytest.mark.looptime(noop_cycles=0)
 
 
 @moved
-async def test_a_token_with_an_unknown_kid_causes_a_reload_that_finds_a_new_key(opened):
+async def test_a_token_with_an_unknown_key_id_reloads_the_jwks_keys_and_finds_a_new_key(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     assert await door.code(door.token(name="two")) == "token_unknown_key"
@@ -84,7 +84,7 @@ async def test_a_token_with_an_unknown_kid_causes_a_reload_that_finds_a_new_key(
 
 
 @moved
-async def test_concurrent_tokens_with_an_unknown_kid_cause_one_reload(opened):
+async def test_concurrent_tokens_with_an_unknown_key_id_reload_the_jwks_keys_once(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     source.body, source.takes = jwks(ONE, TWO), 1.0
@@ -94,7 +94,7 @@ async def test_concurrent_tokens_with_an_unknown_kid_cause_one_reload(opened):
 
 
 @moved
-async def test_unknown_kids_cause_at_most_one_reload_every_half_minute(opened):
+async def test_tokens_with_unknown_key_ids_reload_the_jwks_keys_at_most_every_half_minute(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     for second in range(60):
@@ -105,7 +105,7 @@ async def test_unknown_kids_cause_at_most_one_reload_every_half_minute(opened):
 
 
 @moved
-async def test_a_new_key_during_the_reload_pause_gives_a_retryable_error(opened):
+async def test_a_token_of_a_new_key_gets_a_retryable_error_while_the_jwks_keys_may_not_be_reloaded(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     assert await door.code(door.token(name="two", kid="made-up")) == "token_unknown_key"
@@ -116,7 +116,7 @@ async def test_a_new_key_during_the_reload_pause_gives_a_retryable_error(opened)
 
 
 @moved
-async def test_keys_are_reloaded_before_they_expire_and_a_removed_key_is_refused(opened):
+async def test_jwks_keys_are_reloaded_before_they_expire_and_tokens_of_a_removed_key_are_refused(opened):
     source = Scripted(jwks(ONE, TWO))
     door = await opened(source)
     token = door.token(name="two")
@@ -130,7 +130,7 @@ async def test_keys_are_reloaded_before_they_expire_and_a_removed_key_is_refused
 
 @moved
 @pytest.mark.parametrize("trouble", [BadKeys("it is down"), b"<html>", b'{"keys":[]}', b" " * (MAX_BYTES + 1)])
-async def test_the_last_good_keys_stay_in_use_while_the_source_fails(opened, trouble):
+async def test_the_last_good_jwks_keys_stay_in_use_while_they_cannot_be_reloaded(opened, trouble):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     source.body = trouble
@@ -145,7 +145,7 @@ async def test_the_last_good_keys_stay_in_use_while_the_source_fails(opened, tro
 
 
 @moved
-async def test_without_any_keys_tokens_get_a_retryable_error_until_keys_are_loaded(opened):
+async def test_tokens_get_a_retryable_error_until_any_jwks_keys_are_loaded(opened):
     source = Scripted(BadKeys("it is down"))
     door = await opened(source, secret=SECRET)
     assert "no token can be verified" in door.auth.trouble
@@ -157,20 +157,20 @@ async def test_without_any_keys_tokens_get_a_retryable_error_until_keys_are_load
 
 
 @moved
-async def test_a_kid_selects_the_key_and_no_other_key_is_tried(opened):
+async def test_a_token_is_checked_only_with_the_key_that_its_key_id_names(opened):
     door = await opened(Scripted(jwks(ONE, TWO)))
     assert await door.code(door.token(name="one", kid="ES256-two")) == "token_bad_signature"
 
 
 @moved
-async def test_a_kid_of_a_key_for_another_algorithm_is_refused(opened):
+async def test_a_token_whose_key_id_names_a_key_for_another_algorithm_is_refused(opened):
     door = await opened(Scripted(jwks(ONE, public_jwk("EdDSA"))))
     assert await door.code(door.token("EdDSA", kid="ES256-one")) == "token_algorithm"
     assert await door.code(door.token("RS256", kid="ES256-one")) == "token_algorithm"
 
 
 @moved
-async def test_all_keys_with_the_same_kid_are_tried(opened):
+async def test_a_token_is_checked_with_all_keys_that_have_its_key_id(opened):
     same = [{**public_jwk(a, n), "kid": "same"} for a, n in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one"))]
     door = await opened(Scripted(jwks(*same)))
     for algorithm, name in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one")):
@@ -179,7 +179,7 @@ async def test_all_keys_with_the_same_kid_are_tried(opened):
 
 
 @moved
-async def test_without_a_kid_a_limited_number_of_keys_of_the_algorithm_is_tried(opened):
+async def test_a_token_without_a_key_id_is_checked_with_a_limited_number_of_keys_of_its_algorithm(opened):
     many = [public_jwk("ES256", f"n{number}") for number in range(TRIED + 1)]
     door = await opened(Scripted(jwks(public_jwk("EdDSA"), *many)))
     assert await door.code(door.token("ES256", f"n{TRIED - 1}", kid=None)) == "ok"
@@ -188,7 +188,7 @@ async def test_without_a_kid_a_limited_number_of_keys_of_the_algorithm_is_tried(
 
 
 @moved
-async def test_an_issuer_without_kids_may_rotate_its_keys(opened):
+async def test_a_token_issuer_that_gives_no_key_ids_may_rotate_its_keys(opened):
     source = Scripted(jwks({**ONE, "kid": None}))
     door = await opened(source)
     assert await door.code(door.token(kid=None)) == "ok"
@@ -241,7 +241,7 @@ async def test_hs256_tokens_are_accepted_only_with_a_configured_secret(opened):
         ({"iss": "https://i", "aud": []}, "token_claims"),
     ],
 )
-async def test_issuer_and_audience_must_be_the_expected_ones(opened, claims, code):
+async def test_a_token_is_accepted_only_with_the_configured_issuer_and_audience(opened, claims, code):
     expected = Expected("https://i", ("herenow", "beside"))
     door = await opened(Scripted(jwks(ONE)), expected=expected)
     assert await door.code(door.token(**claims)) == code
@@ -254,7 +254,7 @@ async def test_a_token_with_an_audience_is_refused_if_none_is_configured(opened)
 
 
 @moved
-async def test_a_check_during_a_key_reload_raises_keys_pending(opened):
+async def test_checking_a_token_of_an_unknown_key_while_keys_are_reloaded_raises_keys_pending(opened):
     source = Scripted(jwks(ONE))
     door = await opened(source)
     source.takes = 1.0
@@ -265,7 +265,7 @@ async def test_a_check_during_a_key_reload_raises_keys_pending(opened):
 # --- From a file
 
 
-async def test_a_key_file_is_read_again_when_it_changes(tmp_path, opened):
+async def test_a_jwks_file_is_read_again_when_it_changes(tmp_path, opened):
     path = tmp_path / "jwks.json"
     path.write_bytes(jwks(ONE))
     door = await opened(FileSource(path))
@@ -279,7 +279,7 @@ async def test_a_key_file_is_read_again_when_it_changes(tmp_path, opened):
     assert await door.code(door.token(name="two")) == "ok"
 
 
-async def test_a_key_file_that_becomes_invalid_or_missing_leaves_the_last_good_keys(tmp_path, opened):
+async def test_the_last_good_keys_stay_in_use_when_the_jwks_file_becomes_invalid_or_missing(tmp_path, opened):
     path = tmp_path / "jwks.json"
     path.write_bytes(jwks(ONE))
     door = await opened(FileSource(path))
@@ -298,7 +298,7 @@ async def test_a_key_file_that_becomes_invalid_or_missing_leaves_the_last_good_k
 
 
 @pytest.mark.parametrize("spoil", [None, b"", b"{}", b" " * (MAX_BYTES + 1)])
-async def test_an_invalid_key_file_at_start_is_a_configuration_error(tmp_path, opened, spoil):
+async def test_an_invalid_jwks_file_at_the_start_is_a_configuration_error(tmp_path, opened, spoil):
     path = tmp_path / "jwks.json"
     if spoil is not None:
         path.write_bytes(spoil)
@@ -306,7 +306,7 @@ async def test_an_invalid_key_file_at_start_is_a_configuration_error(tmp_path, o
         await opened(FileSource(path))
 
 
-async def test_a_pipe_in_place_of_the_key_file_is_refused_without_waiting(tmp_path):
+async def test_a_pipe_in_place_of_the_jwks_file_is_refused_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadKeys, match="not a file"):
         await FileSource(tmp_path / "pipe").read()
@@ -333,7 +333,7 @@ async def test_a_jwks_document_is_fetched_from_a_url():
         ("no-store", LONGEST),
     ],
 )
-async def test_the_cache_lifetime_of_keys_is_the_issuers_max_age_within_bounds(said, fresh_for):
+async def test_jwks_keys_are_cached_for_the_max_age_of_the_issuer_within_bounds(said, fresh_for):
     async with issuing() as issuer:
         issuer.headers = {"cache-control": said}
         assert (await UrlSource(issuer.url).read()).fresh_for == fresh_for
@@ -376,7 +376,7 @@ async def test_only_a_200_answer_of_the_jwks_url_is_accepted(status):
             await UrlSource(issuer.url).read()
 
 
-async def test_an_unreachable_jwks_url_error_does_not_show_the_password():
+async def test_the_error_about_an_unreachable_jwks_url_does_not_show_its_password():
     source = UrlSource("http://user:hunter2@127.0.0.1:1/jwks")
     with pytest.raises(BadKeys) as error:
         await source.read()

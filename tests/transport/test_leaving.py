@@ -39,7 +39,7 @@ async def lost_at(door):
     return session.lost_at
 
 
-async def test_grace_begins_at_the_fin_and_not_when_the_close_is_processed():
+async def test_the_reconnect_window_begins_when_the_client_closes_and_not_when_the_close_is_processed():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)
@@ -50,7 +50,7 @@ async def test_grace_begins_at_the_fin_and_not_when_the_close_is_processed():
         assert await lost_at(door) == left
 
 
-async def test_a_reset_connection_is_lost_at_once():
+async def test_the_reconnect_window_of_a_reset_connection_begins_at_once():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)
@@ -59,7 +59,7 @@ async def test_a_reset_connection_is_lost_at_once():
         assert await lost_at(door) == now
 
 
-async def test_a_session_closed_by_the_server_is_lost_when_the_close_completes():
+async def test_the_reconnect_window_of_a_session_closed_by_the_server_begins_when_the_close_completes():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)
@@ -70,7 +70,7 @@ async def test_a_session_closed_by_the_server_is_lost_when_the_close_completes()
         assert await lost_at(door) == now
 
 
-async def test_the_last_sign_of_life_of_two_tabs_counts():
+async def test_the_reconnect_window_of_a_device_begins_when_the_later_of_two_tabs_closes():
     async with a_door() as door:
         one, other = come(door), come(door)
         await door.world.sleep(5)
@@ -84,7 +84,7 @@ async def test_the_last_sign_of_life_of_two_tabs_counts():
         assert await lost_at(door) == left
 
 
-async def test_a_user_who_reconnects_before_the_close_is_processed_is_not_lost():
+async def test_no_reconnect_window_begins_for_a_user_who_reconnects_before_the_close_is_processed():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)
@@ -96,7 +96,7 @@ async def test_a_user_who_reconnects_before_the_close_is_processed_is_not_lost()
         assert again.expires_at is not None
 
 
-async def test_a_reset_connection_is_lost_at_the_reset_and_not_when_the_close_is_processed():
+async def test_the_reconnect_window_begins_at_a_reset_and_not_when_the_close_is_processed():
     async with a_door() as door:
         ana = come(door)
         await door.world.sleep(5)

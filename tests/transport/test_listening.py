@@ -11,7 +11,7 @@ SECRET = "a secret of at least 32 bytes, for tests"
 
 
 @pytest.mark.parametrize(("dead_after", "idle", "timeout"), [(90.0, 45, 90_000), (2.0, 1, 2_000)])
-def test_accepted_connections_inherit_keep_alive_options(dead_after, idle, timeout):
+def test_accepted_connections_have_tcp_keep_alive_times_that_follow_from_dead_after(dead_after, idle, timeout):
     settings = Settings(secret=SECRET, port=0, dead_after=dead_after, beat_every=dead_after / 2)
     with Listener(settings) as listener:
         listener._socket.setblocking(True)

@@ -30,14 +30,14 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def test_one_request_may_wait_behind_another(server: Server) -> None:
+def test_an_http_request_sent_before_the_previous_answer_is_answered_in_order(server: Server) -> None:
     with Client(server.port) as client:
         for _ in range(3):
             client.send(get("/a") + get("/b"))
             assert [client.read_answer()[1] for _ in range(2)] == ["/a", "/b"]
 
 
-def test_of_more_requests_in_one_segment_two_are_answered_and_the_last_answer_says_close(server: Server) -> None:
+def test_of_twenty_http_requests_sent_at_once_two_are_answered_and_the_connection_is_closed(server: Server) -> None:
     with Client(server.port) as client:
         client.send(b"".join(get(f"/{number}") for number in range(20)))
         heads, bodies = zip(*(client.read_answer() for _ in range(2)), strict=True)
@@ -46,7 +46,7 @@ def test_of_more_requests_in_one_segment_two_are_answered_and_the_last_answer_sa
         assert client.read(1) == b""
 
 
-def test_a_flood_of_requests_behind_one_that_takes_long_ends_the_connection(server: Server) -> None:
+def test_a_flood_of_http_requests_during_one_that_takes_long_ends_the_connection(server: Server) -> None:
     with Client(server.port) as client:
         client.send(get("/never"))
         with pytest.raises(OSError):
@@ -59,7 +59,7 @@ def most_waiting(server: Server) -> int:
     return max((len(getattr(each, "pipeline", ())) for each in server.server_state.connections), default=0)
 
 
-def test_a_request_in_the_middle_of_an_answer_cannot_break_it(server: Server) -> None:
+def test_a_malformed_http_request_sent_during_an_answer_does_not_corrupt_the_answer(server: Server) -> None:
     with Client(server.port) as client:
         client.send(get("/a") + b"rubbish\r\n\r\n")
         assert client.read(9) == b"HTTP/1.1 "
@@ -70,7 +70,7 @@ def test_a_request_in_the_middle_of_an_answer_cannot_break_it(server: Server) ->
 @pytest.mark.parametrize(
     "sent", [get("/never"), get("/never") + get("/b"), get("/never") + get("/b") + b"GET /", b"GET"]
 )
-def test_nothing_of_a_connection_waits_for_the_garbage_collector(server: Server, sent: bytes) -> None:
+def test_a_reset_http_connection_is_freed_without_the_garbage_collector(server: Server, sent: bytes) -> None:
     gc.collect()
     before = server.call(alive)
     server.call(gc.disable)
@@ -115,7 +115,7 @@ async def process(tmp_path: Path) -> AsyncIterator[Process]:
     await process.stop()
 
 
-async def test_a_flood_of_requests_whose_answers_nobody_reads_takes_no_memory(process: Process) -> None:
+async def test_a_flood_of_http_requests_whose_answers_nobody_reads_takes_little_memory(process: Process) -> None:
     """Before the bound, each MB of requests took 80 MB, which stayed after the peer had gone."""
     port = port_of(process)
     before = resident(process.pid)
@@ -128,7 +128,7 @@ async def test_a_flood_of_requests_whose_answers_nobody_reads_takes_no_memory(pr
         assert resident(process.pid) - before < 100 * MB
 
 
-async def test_a_reset_in_the_middle_logs_no_traceback(process: Process) -> None:
+async def test_connections_reset_in_the_middle_of_http_requests_log_no_traceback(process: Process) -> None:
     port = port_of(process)
     for number in range(60):
         with Client(port) as client:

@@ -29,7 +29,9 @@ def head_of(size: int) -> bytes:
 
 @pytest.mark.parametrize("size", [100, 16_384, 16_385, MOST])
 @pytest.mark.parametrize("piece", [1_000, 16_384, 100_000])
-def test_a_head_up_to_the_bound_is_read_in_whatever_pieces_it_comes(server: Server, size: int, piece: int) -> None:
+def test_http_request_headers_up_to_the_size_limit_are_read_in_pieces_of_any_size(
+    server: Server, size: int, piece: int
+) -> None:
     head = head_of(size)
     assert len(head) == size
     with Client(server.port) as client:
@@ -54,7 +56,9 @@ ENDLESS = {
 
 @pytest.mark.parametrize("sent", ENDLESS.values(), ids=list(ENDLESS))
 @pytest.mark.parametrize("earlier", [0, 1])
-def test_a_longer_head_is_refused_and_the_connection_ends(server: Server, sent: bytes, earlier: int) -> None:
+def test_http_request_headers_over_the_size_limit_are_refused_with_431_and_the_connection_ends(
+    server: Server, sent: bytes, earlier: int
+) -> None:
     with Client(server.port) as client:
         for _ in range(earlier):
             client.send(BEGIN + b"\r\n")
@@ -69,14 +73,14 @@ def test_a_longer_head_is_refused_and_the_connection_ends(server: Server, sent: 
         assert client.read(1) == b""
 
 
-def test_a_head_that_is_too_long_cannot_break_the_answer_before_it(server: Server) -> None:
+def test_too_long_http_request_headers_do_not_corrupt_the_answer_before_them(server: Server) -> None:
     with Client(server.port) as client:
         client.send(BEGIN + b"\r\n" + ENDLESS["one value"])
         everything = client.read(100_000)
         assert everything.count(b"HTTP/1.1 ") == 1
 
 
-def test_a_long_body_is_no_head(server: Server) -> None:
+def test_the_size_limit_of_http_request_headers_does_not_apply_to_the_body(server: Server) -> None:
     body = b"x" * 500_000
     with Client(server.port) as client:
         client.send(lines("POST /a HTTP/1.1", "Host: here", f"Content-Length: {len(body)}") + body)
@@ -88,7 +92,7 @@ def test_a_long_body_is_no_head(server: Server) -> None:
         assert client.read_answer()[1] == "/a"
 
 
-def test_a_trailer_is_no_header(server: Server) -> None:
+def test_an_http_trailer_sent_after_the_body_does_not_count_as_a_header(server: Server) -> None:
     """A proxy in front has checked the headers, not what comes behind the body."""
     with Client(server.port) as client:
         request = lines("POST /headers HTTP/1.1", "Host: here", "Transfer-Encoding: chunked")
@@ -96,7 +100,9 @@ def test_a_trailer_is_no_header(server: Server) -> None:
         assert client.read_answer()[1] == "host transfer-encoding"
 
 
-def test_a_handshake_in_a_long_head_is_opened_with_what_came_behind_it(server: Server) -> None:
+def test_a_websocket_handshake_with_long_headers_is_opened_and_frames_sent_with_it_are_processed(
+    server: Server,
+) -> None:
     with Client(server.port) as client:
         early = b"".join(frame(TEXT, b"%d" % number * 5_000) for number in range(9))
         client.send(lines(*HANDSHAKE, "X: " + "x" * 20_000) + early)
@@ -105,7 +111,7 @@ def test_a_handshake_in_a_long_head_is_opened_with_what_came_behind_it(server: S
             assert client.read_text() == b"%d" % number * 5_000
 
 
-async def test_an_endless_head_takes_no_memory(tmp_path: Path) -> None:
+async def test_endless_http_request_headers_take_little_memory(tmp_path: Path) -> None:
     """Before the bound, 63 MB of header lines took 410 MB."""
     process = await Process(tmp_path, {"ledger": "sqlite://"}).start()
     try:

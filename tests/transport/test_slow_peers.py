@@ -53,7 +53,7 @@ def drip(client: Client, data: bytes) -> None:
 @pytest.mark.parametrize("first", [HALF, b"G", b"\r\n", lines(*HANDSHAKE)[:-2]])
 @pytest.mark.parametrize("further", [b"x", b""])
 @pytest.mark.parametrize("earlier", [0, 1])
-def test_half_a_head_is_refused_whatever_follows(
+def test_an_http_request_whose_headers_are_not_completed_in_time_is_refused_with_408(
     server: Server, cut: list[str], first: bytes, further: bytes, earlier: int
 ) -> None:
     with Client(server.port) as client:
@@ -79,7 +79,9 @@ def test_half_a_head_is_refused_whatever_follows(
         lines("POST /body HTTP/1.1", "Host: here", "Content-Length: 9", "Expect: 100-continue"),
     ],
 )
-def test_a_body_that_stops_is_refused(server: Server, cut: list[str], request_: bytes) -> None:
+def test_an_http_request_whose_body_stops_arriving_is_refused_with_408(
+    server: Server, cut: list[str], request_: bytes
+) -> None:
     with Client(server.port) as client:
         client.send(request_)
         head = client.read_head()
@@ -90,7 +92,7 @@ def test_a_body_that_stops_is_refused(server: Server, cut: list[str], request_: 
     cut.append("body")
 
 
-def test_a_body_that_comes_fast_enough_is_read_though_it_takes_long(server: Server, cut: list[str]) -> None:
+def test_a_long_http_request_body_that_arrives_fast_enough_is_read_completely(server: Server, cut: list[str]) -> None:
     """Each byte buys a second here: the whole takes more than the time that a body without a byte has."""
     with Client(server.port) as client:
         client.send(LONG)
@@ -102,7 +104,9 @@ def test_a_body_that_comes_fast_enough_is_read_though_it_takes_long(server: Serv
 
 
 @pytest.mark.parametrize("further", [b"", b"x"])
-def test_a_body_behind_its_answer_is_not_waited_for_either(server: Server, further: bytes) -> None:
+def test_a_connection_whose_request_body_stops_after_the_answer_ends_without_a_second_answer(
+    server: Server, further: bytes
+) -> None:
     """The endpoint has answered without reading: no second answer may follow."""
     with Client(server.port) as client:
         client.send(lines("POST /a HTTP/1.1", "Host: here", "Transfer-Encoding: chunked") + b"fffff;")
@@ -112,7 +116,7 @@ def test_a_body_behind_its_answer_is_not_waited_for_either(server: Server, furth
         assert client.received == b""  # type: ignore[attr-defined]
 
 
-def test_an_endless_body_behind_its_answer_ends_the_connection(server: Server) -> None:
+def test_an_endless_request_body_that_continues_after_the_answer_ends_the_connection(server: Server) -> None:
     with Client(server.port) as client:
         client.send(lines("POST /a HTTP/1.1", "Host: here", "Transfer-Encoding: chunked"))
         assert client.read_answer()[1] == "/a"
@@ -121,7 +125,7 @@ def test_an_endless_body_behind_its_answer_ends_the_connection(server: Server) -
                 client.send(b"ffff\r\n" + b"x" * 65_535 + b"\r\n")
 
 
-def test_an_answer_that_is_not_read_is_aborted(server: Server, cut: list[str]) -> None:
+def test_an_http_answer_that_the_client_does_not_read_is_aborted(server: Server, cut: list[str]) -> None:
     with Client(server.port, receive_buffer=4096) as client:
         client.send(lines("GET /big HTTP/1.1", "Host: here"))
         until(lambda: server.metrics.connections_cut["answer"])
@@ -141,7 +145,9 @@ def until(condition: object) -> None:
         time.sleep(0.01)
 
 
-def test_who_waits_for_an_answer_or_has_a_websocket_is_not_late(server: Server, cut: list[str]) -> None:
+def test_a_client_that_waits_for_an_answer_or_has_a_websocket_is_not_disconnected_as_too_slow(
+    server: Server, cut: list[str]
+) -> None:
     with Client(server.port) as waiting, server.connect() as open_one:
         waiting.send(lines("GET /never HTTP/1.1", "Host: here"))
         time.sleep(1.5)
@@ -152,7 +158,9 @@ def test_who_waits_for_an_answer_or_has_a_websocket_is_not_late(server: Server, 
 
 
 @pytest.mark.parametrize("said", [b"", lines("GET /a HTTP/1.1", "Host: here")])
-def test_an_idle_connection_is_closed_without_being_counted(server: Server, cut: list[str], said: bytes) -> None:
+def test_an_idle_http_connection_is_closed_and_not_counted_as_too_slow(
+    server: Server, cut: list[str], said: bytes
+) -> None:
     with Client(server.port) as client:
         if said:
             client.send(said)
@@ -175,7 +183,9 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n"])
-def test_half_a_tls_handshake_is_given_up_and_gives_its_descriptor_back(secure: Server, said: bytes) -> None:
+def test_an_incomplete_tls_handshake_is_given_up_and_its_connection_no_longer_counts(
+    secure: Server, said: bytes
+) -> None:
     with Client(secure.port) as client:
         client.send(said)
         client.read(10_000)  # an alert at most, then the end
@@ -183,7 +193,7 @@ def test_half_a_tls_handshake_is_given_up_and_gives_its_descriptor_back(secure: 
 
 
 @pytest.mark.parametrize("said", [b"", HALF])
-def test_the_head_behind_a_tls_handshake_has_no_time_of_its_own(secure: Server, said: bytes) -> None:
+def test_a_tls_connection_whose_http_headers_are_not_completed_in_time_is_closed(secure: Server, said: bytes) -> None:
     with Client(secure.port, tls=secure.trust) as client:
         client.send(said)
         assert client.read(10_000)[:13] in (b"", b"HTTP/1.1 408 ")
@@ -210,6 +220,8 @@ LIMITS = PeerLimits()
         ("idle", 0, 5.1, True),
     ],
 )
-def test_bytes_of_a_body_or_an_answer_buy_time_and_those_of_a_head_do_not(what, passed, seconds, over) -> None:
+def test_the_time_limit_grows_with_bytes_of_an_http_body_or_answer_but_not_with_bytes_of_headers(
+    what, passed, seconds, over
+) -> None:
     patience = Patience(Awaited(what, 1, 500), since=100.0)
     assert patience.is_over(Awaited(what, 1, 500 + passed), 100.0 + seconds, LIMITS, idle_within=5.0) is over

@@ -164,7 +164,9 @@ async def here(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
 # Views
 
 
-async def test_a_stream_starts_with_a_snapshot_of_all_users_and_continues_with_changes(here: Node) -> None:
+async def test_an_event_stream_starts_with_the_status_of_all_requested_users_and_continues_with_changes(
+    here: Node,
+) -> None:
     await here.beat("bo")
     async with here.stream("user_ids=nobody,bo,nobody") as stream:
         await stream.sees("bo", "online")
@@ -184,7 +186,7 @@ async def test_a_stream_starts_with_a_snapshot_of_all_users_and_continues_with_c
     assert not [line for line in stream.lines if line.startswith("id:")]
 
 
-async def test_events_of_a_stream_equal_the_frames_of_a_websocket(here: Node) -> None:
+async def test_events_of_an_event_stream_equal_the_frames_of_a_websocket(here: Node) -> None:
     async with here.client("ana") as ana, here.stream("user_ids=bo") as stream:
         await stream.chunk()
         await ana.watch("bo")
@@ -195,14 +197,14 @@ async def test_events_of_a_stream_equal_the_frames_of_a_websocket(here: Node) ->
     assert json.dumps(stream.events[1]) == json.dumps(frame)
 
 
-async def test_a_stream_does_not_make_its_viewer_online(here: Node) -> None:
+async def test_an_event_stream_does_not_make_its_viewer_online(here: Node) -> None:
     async with here.stream("user_ids=ana", "bo") as stream, here.stream("user_ids=bo"):
         await stream.chunk()
     assert stream.shown("ana") == ["offline"]
     assert (await here.by("ana", "GET", "/presence/me")).json()["devices"] == []
 
 
-async def test_a_user_who_may_not_be_seen_looks_like_an_unknown_user(here: Node) -> None:
+async def test_in_an_event_stream_a_user_who_may_not_be_seen_looks_like_an_unknown_user(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("user_ids=zed,unknown") as stream:
         await stream.chunk()
@@ -214,7 +216,7 @@ async def test_a_user_who_may_not_be_seen_looks_like_an_unknown_user(here: Node)
     assert (zed["status"], zed["since"], zed["last_seen"]) == ("offline", None, None)
 
 
-async def test_a_stream_shows_users_who_become_visible_and_hides_those_who_cease_to_be(here: Node) -> None:
+async def test_an_event_stream_shows_users_who_become_visible_and_hides_those_who_cease_to_be(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("user_ids=zed") as stream:
         await stream.chunk()
@@ -227,7 +229,7 @@ async def test_a_stream_shows_users_who_become_visible_and_hides_those_who_cease
     assert (stream.parts[2]["since"], stream.parts[2]["last_seen"]) == (None, None)
 
 
-async def test_a_stream_of_contacts_follows_the_graph_and_sends_each_user_once(here: Node) -> None:
+async def test_an_event_stream_of_contacts_includes_a_new_contact_and_sends_its_status_once(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("contacts=true") as stream:
         await stream.chunk()
@@ -239,7 +241,7 @@ async def test_a_stream_of_contacts_follows_the_graph_and_sends_each_user_once(h
     assert stream.shown("zed") == ["online"]
 
 
-async def test_a_service_stream_shows_true_statuses_or_those_a_named_viewer_sees(here: Node) -> None:
+async def test_the_event_stream_of_a_service_shows_true_statuses_or_those_a_named_viewer_sees(here: Node) -> None:
     await here.beat("bo")
     await here.by("bo", "PUT", "/presence/mode", json={"mode": "invisible"})
     async with (
@@ -260,7 +262,7 @@ async def test_a_service_stream_shows_true_statuses_or_those_a_named_viewer_sees
     assert hers.shown("zed") == ["offline"]
 
 
-async def test_typing_to_a_viewer_is_an_event_of_the_stream(here: Node) -> None:
+async def test_an_event_stream_reports_that_a_user_types_to_the_viewer(here: Node) -> None:
     async with here.client("bo") as bo, here.stream("user_ids=bo") as stream:
         await stream.chunk()
         heard = asyncio.ensure_future(stream.until(lambda part: part.get("type") == "presence.typing"))
@@ -288,13 +290,15 @@ async def test_typing_to_a_viewer_is_an_event_of_the_stream(here: Node) -> None:
         ("user_ids=" + "a" * 9_000, 414, "uri_too_long"),
     ],
 )
-async def test_a_stream_with_an_invalid_query_is_refused(here: Node, query: str, status: int, code: str) -> None:
+async def test_an_event_stream_with_an_invalid_query_is_refused(here: Node, query: str, status: int, code: str) -> None:
     answer = await here.by("ana", "GET", f"/presence/stream?{query}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert here.node.context.metrics.streams == 0
 
 
-async def test_streams_check_tokens_and_origins_like_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_streams_refuse_bad_tokens_and_foreign_origins_like_other_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with serving(monkeypatch, origins=["https://app.example"]) as here:
         path = "/api/v1/presence/stream?contacts=true"
         assert (await here.raw(path)).status == 401
@@ -306,14 +310,16 @@ async def test_streams_check_tokens_and_origins_like_rest(monkeypatch: pytest.Mo
         assert stream.headers["access-control-allow-origin"] == "https://app.example"
 
 
-async def test_head_on_a_stream_opens_no_stream(here: Node) -> None:
+async def test_a_head_request_for_an_event_stream_opens_no_stream(here: Node) -> None:
     answer = await here.by("ana", "HEAD", "/presence/stream?contacts=true")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream"
     assert here.node.context.metrics.streams == 0
 
 
-async def test_streams_and_sockets_of_a_user_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_streams_and_websockets_of_a_user_share_one_connection_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with serving(monkeypatch, max_connections_per_user=3) as here:
         async with here.client("ana"), here.stream("user_ids=bo"), here.stream("user_ids=bo") as last:
             refused = await here.by("ana", "GET", "/presence/stream?user_ids=bo")
@@ -327,7 +333,7 @@ async def test_streams_and_sockets_of_a_user_share_one_limit(monkeypatch: pytest
                 assert again.status == 200
 
 
-async def test_a_contact_over_the_subscription_limit_is_denied_and_the_others_are_watched(
+async def test_an_event_stream_denies_contacts_over_the_subscription_limit_and_shows_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving(monkeypatch, max_subscriptions=2) as here:
@@ -340,7 +346,9 @@ async def test_a_contact_over_the_subscription_limit_is_denied_and_the_others_ar
     assert [row["reason"] for row in denial["denied"]] == ["too_many_subscriptions"]
 
 
-async def test_a_full_node_refuses_streams_with_503(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_at_its_connection_limit_refuses_event_streams_with_503(
+    here: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("herenow.transport.websocket.registry.Sockets.full", True)
     answer = await here.by("ana", "GET", "/presence/stream?user_ids=bo")
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
@@ -350,7 +358,7 @@ async def test_a_full_node_refuses_streams_with_503(here: Node, monkeypatch: pyt
 # Ends
 
 
-async def test_a_stream_ends_with_an_error_event_when_its_token_expires(here: Node) -> None:
+async def test_an_event_stream_ends_with_an_error_event_when_its_token_expires(here: Node) -> None:
     async with here.stream("user_ids=bo", ttl=0.5) as stream:
         events = await stream.end()
     assert [event["type"] for event in events] == ["presence.statuses", "presence.error"]
@@ -359,7 +367,7 @@ async def test_a_stream_ends_with_an_error_event_when_its_token_expires(here: No
     assert here.node.context.metrics.stream_ends == {"token_expired": 1}
 
 
-async def test_a_drain_ends_every_stream_with_a_retry_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_shutdown_ends_every_event_stream_with_a_time_to_reconnect(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch, grace=30) as here:
         streams = [await here.raw(f"/api/v1/presence/stream?user_ids=bo&token={token('ana')}") for _ in range(20)]
         await here.settled(20)
@@ -375,7 +383,7 @@ async def test_a_drain_ends_every_stream_with_a_retry_time(monkeypatch: pytest.M
     assert here.node.context.metrics.streams == 0
 
 
-async def test_an_idle_stream_sends_keep_alive_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_event_stream_sends_keep_alive_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE", 0.05)
     async with serving(monkeypatch) as here, here.stream("user_ids=bo") as stream:
         while stream.lines.count(":") < 3:
@@ -387,7 +395,7 @@ async def test_an_idle_stream_sends_keep_alive_comments(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("how", ["finishes", "resets", "half-closes", "talks on"])
-async def test_a_stream_whose_client_disconnects_is_removed(
+async def test_an_event_stream_whose_client_disconnects_is_removed_from_the_node(
     here: Node, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE", 0.1)
@@ -413,7 +421,7 @@ async def test_a_stream_whose_client_disconnects_is_removed(
     assert here.node.context.metrics.stream_ends == {"client": 1}
 
 
-async def test_a_stream_that_is_not_read_is_bounded_and_then_closed_without_delaying_others(
+async def test_an_event_stream_that_is_not_read_keeps_few_updates_and_is_closed_without_delaying_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ana stops reading. At most the latest status of each user waits for her; Carl, who watches the same users, gets
@@ -467,7 +475,7 @@ async def follow(stream: Stream, latest: dict[str, Event]) -> None:
         stream.lines.clear()
 
 
-async def test_each_of_many_streams_gets_its_own_views(here: Node) -> None:
+async def test_each_of_many_event_streams_shows_only_what_its_own_viewer_may_see(here: Node) -> None:
     viewers = [f"v{number}" for number in range(200)]
     await here.acquaint((viewer, "bo") for viewer in viewers[::2])
     paths = [f"/api/v1/presence/stream?user_ids=bo&token={token(viewer)}" for viewer in viewers]

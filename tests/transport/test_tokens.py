@@ -33,14 +33,14 @@ def test_a_token_minted_with_scope_service_is_a_service_token():
     assert verify(token, SECRET, now=NOW, max_ttl=DAY).is_service
 
 
-def test_pyjwt_reads_a_minted_token():
+def test_the_pyjwt_library_reads_a_minted_token():
     token = mint(SECRET, "zoë", scope="service", ttl=60, now=NOW)
     assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
     said = jwt.decode(token, SECRET, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
     assert said == {"sub": "zoë", "iat": NOW, "exp": NOW + 60, "scope": "service"}
 
 
-def test_minting_for_an_invalid_user_id_is_refused():
+def test_minting_a_token_for_an_invalid_user_id_is_refused():
     with pytest.raises(ProtocolError, match="invalid_id"):
         mint(SECRET, "ana bob", scope=None, ttl=60, now=NOW)
 
@@ -52,14 +52,14 @@ def test_a_token_is_valid_until_just_before_its_expiry():
 
 
 @pytest.mark.parametrize("token", [None, ""])
-def test_an_absent_token_has_the_code_token_missing(token):
+def test_an_absent_token_is_refused_with_the_code_token_missing(token):
     assert code_of(token) == "token_missing"
 
 
 @pytest.mark.parametrize(
     "token", ["garbage", "a.b", "a.b.c", "a.b.c.d", "..", "é.ü.ø", "\ud800.a.b", "e30.e30.", " ", "x" * (MAX_BYTES + 1)]
 )
-def test_garbage_is_refused_without_a_crash(token):
+def test_garbage_in_place_of_a_token_is_refused_without_a_crash(token):
     assert code_of(token) in {"token_malformed", "token_algorithm"}
 
 
@@ -69,7 +69,7 @@ def test_no_random_text_is_accepted_as_a_token(text):
 
 
 @pytest.mark.parametrize("head", [b"[" * 4000, b'{"a":' * 800, b'"HS256"', b"[]", b"\xff", b'{"alg":NaN}'])
-def test_a_hostile_token_header_is_malformed(head):
+def test_a_token_with_a_hostile_header_is_refused_as_malformed(head):
     assert code_of(signed(head, b"{}")) == "token_malformed"
 
 
@@ -80,40 +80,40 @@ def test_an_unsigned_or_oddly_signed_token_is_refused(name):
     assert code_of(signed(head, json.dumps(valid()).encode())) == "token_algorithm"
 
 
-def test_a_token_without_an_algorithm_is_refused():
+def test_a_token_whose_header_names_no_algorithm_is_refused():
     assert code_of(signed(b"{}", json.dumps(valid()).encode())) == "token_algorithm"
 
 
 @pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
-def test_another_hmac_algorithm_is_refused_even_with_our_secret(algorithm):
+def test_a_token_signed_with_another_hmac_algorithm_is_refused_even_with_the_right_secret(algorithm):
     token = jwt.encode(valid(), SECRET * 2, algorithm=algorithm)
     assert code_of(token, secret=SECRET * 2) == "token_algorithm"
 
 
-def test_an_asymmetric_algorithm_is_refused():
+def test_a_token_signed_with_an_rsa_key_is_refused_where_only_a_secret_is_configured():
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     assert code_of(jwt.encode(valid(), key, algorithm="RS256")) == "token_algorithm"
 
 
 @pytest.mark.parametrize("extension", [{"crit": ["exp"]}, {"crit": []}, {"b64": False}])
-def test_a_token_header_that_demands_an_extension_is_refused(extension):
+def test_a_token_whose_header_demands_an_extension_is_refused(extension):
     head = json.dumps({"alg": "HS256", **extension}).encode()
     assert code_of(signed(head, json.dumps(valid()).encode())) == "token_malformed"
 
 
-def test_an_hs256_header_is_refused_when_no_secret_is_configured():
+def test_an_hs256_token_is_refused_when_no_secret_is_configured():
     token = token_with(valid())
     assert verify(token, SECRET, now=NOW, max_ttl=DAY).user == "ana"
     assert code_of(token, secret=None) == "token_algorithm"
 
 
-def test_a_token_body_that_is_not_utf8_is_malformed():
+def test_a_token_whose_body_is_not_utf8_is_refused_as_malformed():
     body = json.dumps(valid())
     for encoding in ("utf-16", "utf-32-le", "utf-8-sig"):
         assert code_of(signed(b'{"alg":"HS256"}', body.encode(encoding))) == "token_malformed"
 
 
-def test_a_wrong_signature_is_refused():
+def test_a_token_with_a_wrong_signature_is_refused():
     token = mint(SECRET, "ana", scope=None, ttl=60, now=NOW)
     assert code_of(token, secret="t" * 32) == "token_bad_signature"
     head, body, signature = token.split(".")
@@ -153,12 +153,12 @@ def test_a_wrong_signature_is_refused():
         ({"scope": True}, "token_claims"),
     ],
 )
-def test_a_wrong_claim_is_refused(claims, code):
+def test_a_token_with_a_wrong_claim_is_refused(claims, code):
     assert code_of(token_with({**valid(), **claims})) == code
 
 
 @pytest.mark.parametrize("name", ["exp", "sub"])
-def test_a_missing_required_claim_is_refused(name):
+def test_a_token_without_a_required_claim_is_refused(name):
     claims = valid()
     del claims[name]
     assert code_of(token_with(claims)) == "token_claims"
@@ -172,22 +172,22 @@ def test_a_missing_required_claim_is_refused(name):
         f'{{"sub":"ana","exp":{NOW + 60},"extra":{{"a":1,"a":2}}}}',
     ],
 )
-def test_a_duplicate_claim_is_refused(body):
+def test_a_token_with_a_duplicate_claim_is_refused(body):
     assert code_of(signed(b'{"alg":"HS256"}', body.encode())) == "token_claims"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b"", b"{", b'{"exp":NaN}', b'{"exp":1' + b"0" * 5000 + b"}"])
-def test_a_token_body_that_is_no_json_object_is_malformed(body):
+def test_a_token_whose_body_is_no_json_object_is_refused_as_malformed(body):
     assert code_of(signed(b'{"alg":"HS256"}', body)) == "token_malformed"
 
 
 @pytest.mark.parametrize(("sub", "user"), [(456, "456"), ("456", "456"), ("01", "01"), (0, "0")])
-def test_an_integer_subject_is_its_decimal_string(sub, user):
+def test_a_token_with_an_integer_subject_is_for_the_user_with_that_number_as_id(sub, user):
     assert verify(token_with({**valid(), "sub": sub}), SECRET, now=NOW, max_ttl=DAY).user == user
 
 
 @pytest.mark.parametrize("name", ["iat", "nbf"])
-def test_an_issuers_clock_may_run_a_little_ahead(name):
+def test_a_token_of_an_issuer_whose_clock_runs_a_little_ahead_is_accepted(name):
     assert verify(token_with({**valid(), name: NOW + 4}), SECRET, now=NOW, max_ttl=DAY).user == "ana"
 
 
@@ -195,15 +195,15 @@ def test_an_issuers_clock_may_run_a_little_ahead(name):
     ("scope", "service"),
     [("service", True), ("read service", True), ("", False), ("services", False), ("SERVICE", False)],
 )
-def test_the_word_service_in_the_scope_makes_a_service(scope, service):
+def test_a_token_whose_scope_contains_the_word_service_is_a_service_token(scope, service):
     assert verify(token_with({**valid(), "scope": scope}), SECRET, now=NOW, max_ttl=DAY).is_service is service
 
 
-def test_a_token_without_iat_has_no_issue_time():
+def test_a_token_without_the_iat_claim_has_no_issue_time():
     assert verify(token_with(valid()), SECRET, now=NOW, max_ttl=DAY).issued_at_ms is None
 
 
-def test_a_token_error_never_shows_the_token():
+def test_the_error_about_a_refused_token_never_shows_the_token():
     token = token_with({**valid(), "sub": "a very secret user"})
     with pytest.raises(ProtocolError) as caught:
         verify(token, SECRET, now=NOW, max_ttl=DAY)

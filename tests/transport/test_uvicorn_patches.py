@@ -36,21 +36,21 @@ def tcp():
     return Tcp()
 
 
-def test_a_response_head_is_sent_together_with_the_first_body_part(tcp):
+def test_http_response_headers_are_sent_together_with_the_first_part_of_the_body(tcp):
     answer = CoalescingTransport(tcp)
     for data in (HEAD, b"on", b"ce", b"HTTP/1.1 is only words here"):
         answer.write(data)
     assert tcp.written == [HEAD + b"on", b"ce", b"HTTP/1.1 is only words here"]
 
 
-def test_a_response_head_with_an_empty_body_is_sent(tcp):
+def test_http_response_headers_are_sent_even_if_the_body_is_empty(tcp):
     answer = CoalescingTransport(tcp)
     answer.write(HEAD)
     answer.write(b"")
     assert tcp.written == [HEAD]
 
 
-def test_a_100_continue_is_sent_at_once(tcp):
+def test_an_http_100_continue_response_is_sent_at_once(tcp):
     answer = CoalescingTransport(tcp)
     answer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert tcp.written == [b"HTTP/1.1 100 Continue\r\n\r\n"]
@@ -60,7 +60,7 @@ def test_a_100_continue_is_sent_at_once(tcp):
 
 
 @pytest.mark.parametrize("written", [[], [HEAD], [HEAD, b"bo"]])
-def test_closing_sends_everything_written_so_far(tcp, written):
+def test_closing_an_http_connection_sends_everything_written_so_far(tcp, written):
     answer = CoalescingTransport(tcp)
     for data in written:
         answer.write(data)
@@ -69,13 +69,13 @@ def test_closing_sends_everything_written_so_far(tcp, written):
     assert answer.is_closing()
 
 
-def test_a_response_is_sent_as_one_segment(server: Server):
+def test_a_short_http_response_is_sent_as_one_tcp_segment(server: Server):
     with Client(server.port) as client:
         client.send(lines("GET /whole HTTP/1.1", "Host: here"))
         assert client.tcp.recv(65536).endswith(b"\r\n\r\n/whole")
 
 
-def test_the_connection_stays_usable_after_a_head_request(server: Server):
+def test_an_http_connection_stays_usable_after_a_head_request(server: Server):
     with Client(server.port) as client:
         client.send(lines("HEAD /nothing HTTP/1.1", "Host: here"))
         assert "content-length: 8" in client.read_head()
@@ -83,7 +83,7 @@ def test_the_connection_stays_usable_after_a_head_request(server: Server):
         assert client.read_answer()[1] == "/next"
 
 
-def test_an_answer_to_a_peer_that_has_gone_is_dropped(tcp):
+def test_an_http_response_to_a_client_that_has_gone_is_dropped(tcp):
     answer = CoalescingTransport(tcp)
     tcp.close()
     for data in (HEAD, b"body"):

@@ -43,7 +43,7 @@ def flood(server: Server, client: Client, *, until: int = 20_001) -> None:
 # Close by the server
 
 
-def test_a_close_by_the_server_completes_when_the_peer_answers(server: Server):
+def test_a_websocket_close_by_the_server_completes_when_the_client_answers(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 4409 signed out"))
         assert client.read_frame() == (CLOSE, struct.pack("!H", 4409) + b"signed out")
@@ -53,7 +53,7 @@ def test_a_close_by_the_server_completes_when_the_peer_answers(server: Server):
         assert client.handler.closed() == (4409, "signed out")
 
 
-def test_frames_received_after_our_close_are_dropped(server: Server):
+def test_websocket_frames_received_after_the_server_sent_a_close_are_dropped(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 1000"))
         client.send(frame(TEXT, b"more") + frame(PING) + frame(TEXT, b"half", fin=False) + frame(CONTINUATION, b"."))
@@ -63,7 +63,7 @@ def test_frames_received_after_our_close_are_dropped(server: Server):
         assert (client.handler.texts, client.handler.signs_of_life) == (1, 0)
 
 
-def test_a_bad_frame_instead_of_the_close_answer_ends_the_connection(server: Server):
+def test_a_bad_websocket_frame_instead_of_the_answer_to_a_close_ends_the_connection(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 1000"))
         assert client.read_frame() == (CLOSE, struct.pack("!H", 1000))
@@ -73,7 +73,7 @@ def test_a_bad_frame_instead_of_the_close_answer_ends_the_connection(server: Ser
         assert client.handler.closed() == (1000, "")
 
 
-def test_simultaneous_closes_are_reported_as_one(server: Server):
+def test_simultaneous_websocket_closes_of_server_and_client_are_reported_once(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 1000 ours") + close_frame(1001, b"theirs"))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000) + b"ours")]
@@ -84,34 +84,34 @@ def test_simultaneous_closes_are_reported_as_one(server: Server):
     ("reason", "sent"),
     [("x" * 124, b"x" * 123), ("ä" * 62, "ä".encode() * 61), ("𝄞" * 31, "𝄞".encode() * 30), ("x" * 123, b"x" * 123)],
 )
-def test_a_long_reason_is_cut_between_characters(server: Server, reason: str, sent: bytes):
+def test_a_too_long_websocket_close_reason_is_cut_between_characters(server: Server, reason: str, sent: bytes):
     with server.connect() as client:
         client.send(frame(TEXT, f"!close 1000 {reason}".encode()))
         assert client.read_frame() == (CLOSE, struct.pack("!H", 1000) + sent)
 
 
-def test_an_abort_sends_no_more_frames(server: Server):
+def test_an_aborted_websocket_sends_no_more_frames(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!abort"))
         assert client.read_to_end() == []
         assert client.handler.closed() == (None, "")
 
 
-def test_a_peer_that_never_answers_a_close_is_disconnected(hasty: Server):
+def test_a_websocket_client_that_never_answers_a_close_is_disconnected(hasty: Server):
     with hasty.connect() as client:
         client.send(frame(TEXT, b"!close 1012 retry_after_ms=5"))
         assert client.handler.closed() == (1012, "retry_after_ms=5")
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1012) + b"retry_after_ms=5")]
 
 
-def test_closing_disconnects_a_peer_that_does_not_read(hasty: Server):
+def test_closing_a_websocket_disconnects_a_client_that_does_not_read(hasty: Server):
     with hasty.connect(receive_buffer=4096) as client:
         flood(hasty, client)
         hasty.call(lambda: client.handler.socket.close(4408, "stuck"))
         assert client.handler.closed() == (4408, "stuck")
 
 
-def test_a_failing_handler_closes_only_its_own_connection(server: Server, caplog):
+def test_a_websocket_handler_that_raises_an_error_closes_only_its_own_connection(server: Server, caplog):
     with server.connect() as other, server.connect() as client:
         client.send(frame(TEXT, b"!raise"))
         assert client.read_frame() == (CLOSE, struct.pack("!H", 1011) + b"internal error")
@@ -120,7 +120,7 @@ def test_a_failing_handler_closes_only_its_own_connection(server: Server, caplog
     assert "a defect of the handler" in caplog.text
 
 
-def test_calls_on_a_closed_socket_do_nothing(server: Server):
+def test_calls_on_a_closed_websocket_do_nothing(server: Server):
     with server.connect() as client:
         client.reset()
         client.handler.closed()
@@ -141,14 +141,14 @@ def test_calls_on_a_closed_socket_do_nothing(server: Server):
 # Close by the peer
 
 
-def test_a_fin_without_a_close_frame_is_a_lost_connection(server: Server):
+def test_a_websocket_ended_without_a_close_frame_is_reported_without_a_close_code(server: Server):
     with server.connect() as client:
         client.finish()
         assert client.read_to_end() == []
         assert client.handler.closed() == (None, "")
 
 
-def test_a_reset_is_a_lost_connection(server: Server):
+def test_a_reset_websocket_is_reported_without_a_close_code(server: Server):
     with server.connect() as client:
         client.reset()
         assert client.handler.closed() == (None, "")
@@ -181,14 +181,14 @@ def _be_closed_and_finish(client):
 @pytest.mark.parametrize(
     ("leave", "said"), [(_finish, 1), (_close, 1), (_close_and_finish, 1), (_reset, 0), (_be_closed_and_finish, 0)]
 )
-def test_on_leaving_is_called_once_when_the_peer_leaves(server: Server, leave, said: int):
+def test_on_leaving_is_called_once_when_the_websocket_client_ends_the_connection(server: Server, leave, said: int):
     with server.connect() as client:
         leave(client)
         client.handler.closed()
         assert client.handler.leavings == said
 
 
-def test_frames_before_a_fin_are_processed(server: Server):
+def test_websocket_frames_sent_before_the_client_ends_the_connection_are_processed(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"a") + frame(TEXT, b"b"))
         client.finish()
@@ -196,7 +196,7 @@ def test_frames_before_a_fin_are_processed(server: Server):
 
 
 @pytest.mark.parametrize("last", [b"", close_frame(1000)], ids=["fin", "close"])
-def test_a_peer_that_leaves_without_reading_is_closed_in_bounded_time(hasty: Server, last: bytes):
+def test_a_websocket_client_that_leaves_without_reading_is_closed_in_bounded_time(hasty: Server, last: bytes):
     with hasty.connect(receive_buffer=4096) as client:
         flood(hasty, client, until=1)
         client.send(last)
@@ -205,14 +205,14 @@ def test_a_peer_that_leaves_without_reading_is_closed_in_bounded_time(hasty: Ser
 
 
 @pytest.mark.parametrize("bad", [frame(3), frame(TEXT, b"\xff"), frame(CONTINUATION)], ids=["opcode", "utf8", "order"])
-def test_a_peer_that_breaks_the_protocol_and_stays_is_disconnected(hasty: Server, bad: bytes):
+def test_a_client_that_breaks_the_websocket_protocol_and_stays_is_disconnected(hasty: Server, bad: bytes):
     with hasty.connect() as client:
         client.send(bad)
         assert client.handler.closed()[0] in (1002, 1007)
         assert len(client.read_to_end()) == 1
 
 
-def test_a_peer_that_breaks_the_protocol_while_sending_gets_the_close_code_not_a_reset(server: Server):
+def test_a_client_that_sends_a_far_too_large_websocket_frame_gets_a_close_code_and_not_a_reset(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"x" * 3_000_000))  # far more than the kernel buffers hold
         assert client.read(4)[2:] == struct.pack("!H", 1009)
@@ -223,7 +223,7 @@ def test_a_peer_that_breaks_the_protocol_while_sending_gets_the_close_code_not_a
 # Flow control
 
 
-def test_a_slow_reader_pauses_its_handler_and_its_input_until_it_catches_up(hasty: Server):
+def test_a_websocket_client_that_reads_slowly_is_not_read_from_until_it_catches_up(hasty: Server):
     with hasty.connect(receive_buffer=4096) as client:
         flood(hasty, client)
         assert client.handler.next_flow() == "pause"
@@ -238,7 +238,7 @@ def test_a_slow_reader_pauses_its_handler_and_its_input_until_it_catches_up(hast
         assert client.handler.next_flow() == "resume"
 
 
-def test_a_handler_that_fails_in_on_pause_is_closed(hasty: Server, caplog):
+def test_a_websocket_whose_handler_raises_an_error_in_on_pause_is_closed(hasty: Server, caplog):
     def fail() -> None:
         raise RuntimeError("a defect when paused")
 
@@ -253,7 +253,7 @@ def test_a_handler_that_fails_in_on_pause_is_closed(hasty: Server, caplog):
 
 
 @pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)
-def test_all_sockets_can_be_closed_with_individual_reasons_and_awaited(implementation: str):
+def test_all_websockets_can_be_closed_with_individual_reasons_and_awaited(implementation: str):
     with Server(implementation) as server:
         waits = iter(range(100, 200))
         clients = [server.connect() for _ in range(10)]
@@ -277,13 +277,13 @@ def test_all_sockets_can_be_closed_with_individual_reasons_and_awaited(implement
         server.until_empty()
 
 
-def test_all_sockets_can_be_aborted(server: Server):
+def test_all_websockets_of_a_server_can_be_aborted(server: Server):
     with server.connect():
         server.call(server.registry.abort_all)
         server.until_empty()
 
 
-def test_the_registry_contains_exactly_the_open_sockets(server: Server):
+def test_the_registry_of_websockets_contains_exactly_the_open_ones(server: Server):
     with server.connect() as client:
         socket: Socket = client.handler.socket
         assert server.call(lambda: socket in list(server.registry))

@@ -52,7 +52,7 @@ def throw(server: Server, chance: random.Random, frames: int) -> None:
                 pass
 
 
-def test_a_hundred_thousand_random_frames_cause_no_crash_and_no_memory_growth(server: Server, caplog):
+def test_a_hundred_thousand_random_websocket_frames_cause_no_crash_and_no_memory_growth(server: Server, caplog):
     chance = random.Random(20261115)
     process = psutil.Process()
     throw(server, chance, 20_000)  # so that every buffer and cache has its size

@@ -31,7 +31,7 @@ def changed(name: str, *values: str) -> tuple[str, ...]:
 # Valid handshakes
 
 
-def test_the_handshake_answer_has_the_accept_key_and_no_extension(server: Server):
+def test_the_answer_to_a_websocket_handshake_has_the_accept_key_and_no_extension(server: Server):
     with Client(server.port) as client:
         client.send(lines(*HANDSHAKE, "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits"))
         head = client.read_head().lower()
@@ -56,7 +56,7 @@ def test_the_handshake_answer_has_the_accept_key_and_no_extension(server: Server
         (*HANDSHAKE, "X-Long: " + "x" * 16000),
     ],
 )
-def test_a_valid_handshake_is_accepted(server: Server, said: tuple[str, ...]):
+def test_a_valid_websocket_handshake_is_accepted(server: Server, said: tuple[str, ...]):
     with Client(server.port) as client:
         client.send(lines(*said))
         assert client.read_head().startswith("HTTP/1.1 101 ")
@@ -64,7 +64,7 @@ def test_a_valid_handshake_is_accepted(server: Server, said: tuple[str, ...]):
         assert client.read_text() == b"hello"
 
 
-def test_the_acceptor_gets_path_headers_and_subprotocols(server: Server):
+def test_the_function_that_accepts_websockets_gets_path_headers_and_subprotocols(server: Server):
     seen: list[Upgrade] = []
 
     def acceptor(upgrade: Upgrade) -> Accept:
@@ -88,13 +88,13 @@ def test_the_acceptor_gets_path_headers_and_subprotocols(server: Server):
     assert "token" not in repr(upgrade)
 
 
-def test_a_missing_origin_header_is_none(server: Server):
+def test_a_websocket_handshake_without_an_origin_header_has_the_origin_none(server: Server):
     upgrade = read_upgrade(lines(*HANDSHAKE), peer=None, secure=True)
     assert isinstance(upgrade, Upgrade)
     assert (upgrade.origin, upgrade.subprotocols, upgrade.secure) == (None, (), True)
 
 
-def test_the_first_of_repeated_headers_counts_and_list_headers_are_joined():
+def test_of_a_header_repeated_in_a_websocket_handshake_the_first_counts_and_lists_are_joined():
     said = (*changed("Connection", "keep-alive", "Upgrade"), "X-A: 1", "x-a: 2")
     upgrade = read_upgrade(lines(*said), peer=None, secure=False)
     assert isinstance(upgrade, Upgrade)
@@ -102,13 +102,13 @@ def test_the_first_of_repeated_headers_counts_and_list_headers_are_joined():
 
 
 @pytest.mark.parametrize("value", ["", "1", "here"])
-def test_a_repeated_single_value_header_is_refused(value: str):
+def test_a_websocket_handshake_that_repeats_a_single_value_header_is_refused(value: str):
     for name in ("Host", "Origin", "Authorization", "Content-Length"):
         refuse = read_upgrade(lines(*HANDSHAKE, f"{name}: {value}", f"{name}: {value}"), peer=None, secure=False)
         assert refuse == Refuse(400, "a header that may be said once was said twice")
 
 
-def test_the_chosen_subprotocol_is_in_the_answer(server: Server):
+def test_the_answer_to_a_websocket_handshake_has_the_chosen_subprotocol(server: Server):
     server.acceptor = lambda _upgrade: Accept(CloseOnOpen(4401, "no token"), "herenow.v1")
     with Client(server.port) as client:
         client.send(lines(*HANDSHAKE, "Sec-WebSocket-Protocol: herenow.token.x", "Sec-WebSocket-Protocol: herenow.v1"))
@@ -143,7 +143,9 @@ def test_the_chosen_subprotocol_is_in_the_answer(server: Server):
         ((*HANDSHAKE, "Transfer-Encoding: chunked"), 400),
     ],
 )
-def test_an_invalid_handshake_is_refused_and_the_connection_closed(server: Server, said: tuple[str, ...], status: int):
+def test_an_invalid_websocket_handshake_is_refused_and_the_connection_closed(
+    server: Server, said: tuple[str, ...], status: int
+):
     with Client(server.port) as client:
         client.send(lines(*said))
         head, body = client.read_answer()
@@ -159,7 +161,7 @@ def test_a_wrong_websocket_version_is_answered_with_the_supported_one(server: Se
         assert "sec-websocket-version: 13\r\n" in client.read_head()
 
 
-def test_a_refused_handshake_gets_a_plain_response_and_early_frames_are_ignored(server: Server):
+def test_a_refused_websocket_handshake_gets_an_http_response_and_frames_sent_with_it_are_ignored(server: Server):
     server.acceptor = lambda _upgrade: Refuse(403, "not from there", (("x-why", "origin"),))
     with Client(server.port) as client:
         client.send(lines(*HANDSHAKE) + frame(TEXT, b"early"))
@@ -179,7 +181,9 @@ def raises(_upgrade: Upgrade) -> Accept:
 
 
 @pytest.mark.parametrize("acceptor", [offers_what_was_not_asked, raises])
-def test_a_failing_acceptor_returns_500_and_is_logged(server: Server, acceptor: Acceptor, caplog):
+def test_an_error_in_the_function_that_accepts_websockets_returns_500_and_is_logged(
+    server: Server, acceptor: Acceptor, caplog
+):
     server.acceptor = acceptor
     with Client(server.port) as client:
         client.send(lines(*HANDSHAKE))
@@ -192,7 +196,7 @@ def test_a_failing_acceptor_returns_500_and_is_logged(server: Server, acceptor: 
 # HTTP on the same port
 
 
-def test_a_connection_used_for_http_can_be_upgraded_afterwards(server: Server):
+def test_a_connection_used_for_http_requests_can_be_upgraded_to_a_websocket_afterwards(server: Server):
     with Client(server.port) as client:
         for path in ("/a", "/b"):
             client.send(lines(f"GET {path} HTTP/1.1", "Host: here"))
@@ -206,13 +210,13 @@ def test_a_connection_used_for_http_can_be_upgraded_afterwards(server: Server):
         assert client.read_text() == b"later"
 
 
-def test_an_upgrade_while_a_request_is_being_answered_is_refused(server: Server):
+def test_a_websocket_upgrade_while_an_http_request_is_being_answered_is_refused(server: Server):
     with Client(server.port) as client:
         client.send(lines("GET /never HTTP/1.1", "Host: here") + lines(*HANDSHAKE))
         assert client.read_head().startswith("HTTP/1.1 400 ")
 
 
-def test_a_handshake_sent_byte_by_byte_is_accepted(server: Server):
+def test_a_websocket_handshake_sent_byte_by_byte_is_accepted(server: Server):
     with Client(server.port) as client:
         for byte in lines(*HANDSHAKE):
             client.send(bytes([byte]))
@@ -231,7 +235,7 @@ def test_an_idle_tcp_connection_is_closed_and_an_open_websocket_stays(implementa
 
 
 @pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)
-def test_a_full_server_closes_with_a_reason_and_beyond_the_spare_returns_503(implementation: str):
+def test_a_full_server_closes_a_new_websocket_with_1013_and_refuses_further_ones_with_503(implementation: str):
     with Server(implementation, max_open=2, spare=1) as server:
         take = server.acceptor
 
@@ -257,9 +261,9 @@ def test_a_full_server_closes_with_a_reason_and_beyond_the_spare_returns_503(imp
 @pytest.mark.parametrize(
     ("descriptors", "sockets"), [(1, 1), (64, 1), (256, 128), (640, 512), (1024, 858), (20_000, 17_936)]
 )
-def test_some_file_descriptors_are_reserved_for_other_uses(descriptors: int, sockets: int):
+def test_the_websocket_limit_reserves_some_file_descriptors_for_other_uses(descriptors: int, sockets: int):
     assert sockets_within(descriptors) == sockets
 
 
-def test_descriptors_allowed_is_the_limit_of_this_process():
+def test_descriptors_allowed_is_the_file_descriptor_limit_of_the_process():
     assert descriptors_allowed() == resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -47,13 +47,13 @@ def room_to_read(server: Server, client: Client) -> int:
 # Buffers
 
 
-def test_a_socket_starts_with_a_small_read_buffer(server: Server):
+def test_a_websocket_starts_with_a_small_read_buffer(server: Server):
     with server.connect() as client:
         assert room_to_read(server, client) == SMALL
 
 
 @pytest.mark.parametrize("size", [4097, 20_000, 65_536])
-def test_the_read_buffer_shrinks_after_a_large_message(server: Server, size: int):
+def test_the_read_buffer_of_a_websocket_shrinks_after_a_large_message(server: Server, size: int):
     with server.connect() as client:
         for _ in range(3):
             client.send(frame(TEXT, b"x" * size))
@@ -61,7 +61,7 @@ def test_the_read_buffer_shrinks_after_a_large_message(server: Server, size: int
             assert room_to_read(server, client) == SMALL
 
 
-def test_the_read_buffer_shrinks_after_a_large_fragment_and_the_message_continues(server: Server):
+def test_the_read_buffer_of_a_websocket_shrinks_after_a_large_fragment_and_the_message_continues(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"x" * 20_000, fin=False))
         client.send(frame(CONTINUATION, b"y" * 20_000))
@@ -69,7 +69,7 @@ def test_the_read_buffer_shrinks_after_a_large_fragment_and_the_message_continue
         assert room_to_read(server, client) == SMALL
 
 
-def test_frames_directly_after_a_large_frame_are_not_lost(server: Server):
+def test_websocket_frames_directly_after_a_large_frame_are_not_lost(server: Server):
     large, next_one = frame(TEXT, b"x" * 30_000), frame(TEXT, b"next")
     with server.connect() as client:
         for cut in range(len(next_one)):
@@ -79,7 +79,7 @@ def test_frames_directly_after_a_large_frame_are_not_lost(server: Server):
             assert client.read_text() == b"next"
 
 
-def test_a_slow_reader_that_sends_much_gets_all_answers_in_order(server: Server):
+def test_a_websocket_client_that_reads_slowly_and_sends_much_gets_all_answers_in_order(server: Server):
     # Answers queue up in the transport while the protocol is replaced after each message.
     with server.connect(receive_buffer=4096) as client:
         sent = [bytes([65 + i]) * 60_000 for i in range(20)]
@@ -110,7 +110,7 @@ def alive() -> list[str]:
 
 # Not a frame that picows itself refuses: after that, it keeps its transport for 10 ms.
 @pytest.mark.parametrize("last", [b"", close_frame(1000), frame(TEXT, b"\xff")], ids=["fin", "close", "failure"])
-def test_a_closed_connection_leaves_no_reference_cycles(server: Server, last: bytes):
+def test_a_closed_websocket_leaves_no_reference_cycles(server: Server, last: bytes):
     until_empty(server)
     gc.collect()
     gc.disable()
@@ -133,15 +133,17 @@ def test_a_closed_connection_leaves_no_reference_cycles(server: Server, last: by
 # The self-test
 
 
-def test_the_self_test_passes_with_the_installed_picows():
+def test_the_self_test_of_the_websocket_library_passes_with_the_installed_picows():
     run_self_test()
 
 
-async def test_the_self_test_can_run_inside_a_running_loop():
+async def test_the_self_test_of_the_websocket_library_can_run_inside_a_running_event_loop():
     run_self_test()
 
 
-def test_another_picows_version_is_refused_with_an_explanation(monkeypatch: pytest.MonkeyPatch):
+def test_another_version_of_the_websocket_library_picows_is_refused_with_an_explanation(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(self_test, "version", lambda _name: "3.0.1")
     with pytest.raises(ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"):
         run_self_test()
@@ -168,7 +170,7 @@ def no_answer(_protocol: PicowsProtocol, _data: bytes) -> None:
         (PicowsSocket, "send_text", lambda _socket, _payload: None, "a text was not echoed"),
     ],
 )
-def test_a_failed_self_test_names_the_failing_check(
+def test_a_failed_self_test_of_the_websocket_library_names_the_failing_check(
     monkeypatch: pytest.MonkeyPatch, place: type, name: str, replacement: Any, words: str
 ):
     monkeypatch.setattr(place, name, replacement)
@@ -176,7 +178,7 @@ def test_a_failed_self_test_names_the_failing_check(
         picows_protocol(lambda _upgrade: Refuse(404), SocketLimits(), Sockets(1))
 
 
-def test_sockets_have_tcp_nodelay(server: Server):
+def test_websocket_connections_have_tcp_nodelay(server: Server):
     # picows does not set socket options: the event loop sets this one for every connection.
     with server.connect() as client:
         tcp = client.handler.socket._tcp  # type: ignore[attr-defined]

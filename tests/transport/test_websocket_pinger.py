@@ -63,7 +63,7 @@ class Rig:
         return peer, self.pinger.add(peer)
 
 
-def test_a_silent_peer_that_answers_is_pinged_once_per_period():
+def test_a_silent_client_that_answers_pings_is_pinged_once_per_period():
     rig = Rig()
     peer, _ = rig.join()
     rig.hand.turn(301)
@@ -72,7 +72,7 @@ def test_a_silent_peer_that_answers_is_pinged_once_per_period():
     assert gaps == pytest.approx([30] * len(gaps))
 
 
-def test_a_peer_that_does_not_answer_is_pinged_again_one_period_later():
+def test_a_client_that_does_not_answer_a_ping_is_pinged_again_one_period_later():
     rig = Rig()
     rig.answers = False
     peer, _ = rig.join()
@@ -80,7 +80,7 @@ def test_a_peer_that_does_not_answer_is_pinged_again_one_period_later():
     assert 2 <= len(peer.pinged_at) <= 3
 
 
-def test_a_peer_with_frequent_signs_of_life_is_never_pinged():
+def test_a_client_with_frequent_signs_of_life_is_never_pinged():
     rig = Rig()
     peer, _ = rig.join()
     for _ in range(100):
@@ -89,7 +89,7 @@ def test_a_peer_with_frequent_signs_of_life_is_never_pinged():
     assert peer.pinged_at == []
 
 
-def test_every_live_peer_shows_a_sign_of_life_within_two_periods():
+def test_every_live_client_shows_a_sign_of_life_within_two_ping_periods():
     rig = Rig()
     peers = [rig.join()[0] for _ in range(300)]
     longest = 0.0
@@ -101,7 +101,7 @@ def test_every_live_peer_shows_a_sign_of_life_within_two_periods():
     assert longest <= 30 + 22.5 + 0.2
 
 
-def test_pings_are_spread_evenly_over_the_period():
+def test_pings_of_many_clients_are_spread_evenly_over_the_ping_period():
     rig = Rig()
     peers = [rig.join()[0] for _ in range(3000)]  # all at the same moment
     rig.hand.turn(60.05)
@@ -110,7 +110,7 @@ def test_pings_are_spread_evenly_over_the_period():
     assert len(second_round) == 300
 
 
-def test_a_peer_that_left_is_not_pinged():
+def test_a_client_that_left_is_not_pinged():
     rig = Rig()
     (left, slot), (stayed, _) = rig.join(), rig.join()
     rig.pinger.discard(left, slot)
@@ -120,7 +120,7 @@ def test_a_peer_that_left_is_not_pinged():
     assert stayed.pinged_at
 
 
-def test_a_peer_may_leave_while_its_slot_is_processed():
+def test_a_client_may_leave_while_clients_are_being_pinged():
     rig = Rig(period=1.0, tick=1.0)
     members = [rig.join() for _ in range(3)]
 
@@ -132,7 +132,7 @@ def test_a_peer_may_leave_while_its_slot_is_processed():
     rig.hand.turn(2.5)
 
 
-def test_a_delayed_pinger_catches_up_without_processing_a_slot_twice():
+def test_a_delayed_pinger_catches_up_without_pinging_a_client_twice():
     rig = Rig()
     rig.answers = False
     peers = [rig.join()[0] for _ in range(300)]
@@ -145,7 +145,7 @@ def test_a_delayed_pinger_catches_up_without_processing_a_slot_twice():
 
 
 @pytest.mark.parametrize("step", [-100_000, -31, -0.05, 0.05, 31, 100_000])
-def test_a_clock_step_does_not_stop_the_pinger(step: float):
+def test_a_change_of_the_clock_does_not_stop_the_pinger(step: float):
     rig = Rig()
     peer, _ = rig.join()
     rig.hand.turn(100)
@@ -158,7 +158,7 @@ def test_a_clock_step_does_not_stop_the_pinger(step: float):
     assert 9 <= len(peer.pinged_at) - already <= 11
 
 
-def test_a_failing_ping_does_not_stop_the_pinger():
+def test_a_ping_that_raises_an_error_does_not_stop_the_pinger():
     rig = Rig(period=1.0)
     rig.join()
 
@@ -171,7 +171,7 @@ def test_a_failing_ping_does_not_stop_the_pinger():
     assert rig.hand.due
 
 
-def test_the_pinger_stops_and_starts_again():
+def test_the_pinger_of_websocket_clients_can_be_stopped_and_started_again():
     rig = Rig()
     rig.answers = False
     peer, _ = rig.join()
@@ -186,14 +186,14 @@ def test_the_pinger_stops_and_starts_again():
 
 
 @pytest.mark.parametrize("period", [0.05, 0.1, 0.5, 2.0, 30.0, 600.0])
-def test_the_pinger_works_with_any_period(period: float):
+def test_the_pinger_works_with_any_ping_period(period: float):
     rig = Rig(period)
     peer, _ = rig.join()
     rig.hand.turn(period * 4.5)
     assert 3 <= len(peer.pinged_at) <= 4
 
 
-def test_the_pinger_has_no_timer_without_peers():
+def test_the_pinger_has_no_timer_while_there_are_no_clients():
     rig = Rig(period=30.0)
     assert not rig.hand.due
     peer = Peer(rig.hand)
@@ -205,7 +205,7 @@ def test_the_pinger_has_no_timer_without_peers():
     assert not rig.hand.due
 
 
-def test_a_peer_that_joins_after_an_idle_time_is_pinged_on_schedule():
+def test_a_client_that_connects_after_a_time_without_clients_is_pinged_on_schedule():
     rig = Rig(period=30.0)
     peers = []
     for _ in range(3):
@@ -221,7 +221,7 @@ def test_a_peer_that_joins_after_an_idle_time_is_pinged_on_schedule():
     assert all(len(peer.pinged_at) >= 3 for peer in peers)
 
 
-def test_a_stopped_pinger_does_not_start_by_itself():
+def test_a_stopped_pinger_does_not_start_when_a_client_connects():
     rig = Rig()
     rig.pinger.stop()
     rig.pinger.add(Peer(rig.hand))

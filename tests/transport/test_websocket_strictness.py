@@ -39,7 +39,7 @@ def text_of(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_text_of_any_allowed_size_arrives_whole(server: Server, size: int):
+def test_a_websocket_text_of_any_allowed_size_arrives_whole(server: Server, size: int):
     with server.connect() as client:
         client.send(frame(TEXT, text_of(size)) + frame(TEXT, b"next"))
         assert client.read_text() == text_of(size)
@@ -47,7 +47,7 @@ def test_a_text_of_any_allowed_size_arrives_whole(server: Server, size: int):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_binary_message_is_reported_and_the_connection_stays(server: Server, size: int):
+def test_a_binary_websocket_message_is_reported_to_the_handler_and_the_connection_stays(server: Server, size: int):
     with server.connect() as client:
         client.send(frame(BINARY, bytes(size)) + frame(TEXT, b"next"))
         assert client.read_text() == b"binary"
@@ -56,14 +56,14 @@ def test_a_binary_message_is_reported_and_the_connection_stays(server: Server, s
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
 @pytest.mark.parametrize("size", [MAX + 1, 2 * MAX, 10 * MAX])
-def test_a_frame_over_the_limit_fails_with_1009(server: Server, opcode: int, size: int):
+def test_a_websocket_frame_over_the_size_limit_closes_the_connection_with_1009(server: Server, opcode: int, size: int):
     with server.connect() as client:
         client.send(frame(opcode, text_of(size)))
         assert_fails(client, 1009)
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY])
-def test_the_size_limit_applies_to_the_message_not_to_the_frame(server: Server, opcode: int):
+def test_the_websocket_size_limit_applies_to_a_whole_message_not_to_each_fragment(server: Server, opcode: int):
     with server.connect() as client:
         client.send(frame(opcode, text_of(40_000), fin=False) + frame(CONTINUATION, text_of(MAX - 40_000)))
         client.read_text()
@@ -74,14 +74,16 @@ def test_the_size_limit_applies_to_the_message_not_to_the_frame(server: Server, 
 
 
 @pytest.mark.parametrize("length", [MAX + 1, 2**32, 2**62, 2**63 - 1])
-def test_a_frame_header_with_a_too_large_length_fails_before_the_payload(server: Server, length: int):
+def test_a_websocket_frame_with_a_too_large_length_closes_the_connection_before_its_payload(
+    server: Server, length: int
+):
     with server.connect() as client:
         client.send(bytes([0x80 | TEXT, 0xFF]) + struct.pack("!Q", length))
         assert_fails(client, 1009)
 
 
 @pytest.mark.parametrize("length", [2**63, 2**64 - 1])
-def test_a_length_with_its_highest_bit_set_fails(server: Server, length: int):
+def test_a_websocket_frame_length_with_its_highest_bit_set_closes_the_connection_with_1002(server: Server, length: int):
     with server.connect() as client:
         client.send(bytes([0x80 | TEXT, 0xFF]) + struct.pack("!Q", length))
         assert_fails(client, 1002)
@@ -97,7 +99,9 @@ def test_a_length_with_its_highest_bit_set_fails(server: Server, length: int):
         struct.pack("!BQ", 0xFF, 65535),
     ],
 )
-def test_a_length_in_more_bytes_than_needed_fails(server: Server, header: bytes):
+def test_a_websocket_frame_length_in_more_bytes_than_needed_closes_the_connection_with_1002(
+    server: Server, header: bytes
+):
     with server.connect() as client:
         client.send(bytes([0x80 | TEXT]) + header)
         assert_fails(client, 1002)
@@ -106,7 +110,7 @@ def test_a_length_in_more_bytes_than_needed_fails(server: Server, header: bytes)
 # Delivery
 
 
-def test_a_stream_sent_byte_by_byte_gives_the_same_frames(server: Server):
+def test_websocket_frames_sent_byte_by_byte_arrive_whole(server: Server):
     stream = frame(TEXT, text_of(130)) + frame(PING, b"p") + frame(TEXT, b"a", fin=False) + frame(CONTINUATION, b"b")
     with server.connect() as client:
         for byte in stream:
@@ -116,14 +120,14 @@ def test_a_stream_sent_byte_by_byte_gives_the_same_frames(server: Server):
         assert client.read_text() == b"ab"
 
 
-def test_many_frames_in_one_segment_are_all_handled_in_order(server: Server):
+def test_many_websocket_frames_in_one_tcp_segment_are_all_handled_in_order(server: Server):
     with server.connect() as client:
         client.send(b"".join(frame(TEXT, str(i).encode()) for i in range(1000)))
         assert [int(client.read_text()) for _ in range(1000)] == list(range(1000))
 
 
 @pytest.mark.parametrize("size", [10, 5_000, MAX])
-def test_frames_in_one_segment_with_the_handshake_are_not_lost(server: Server, size: int):
+def test_websocket_frames_in_one_tcp_segment_with_the_handshake_are_not_lost(server: Server, size: int):
     whole, half = frame(TEXT, text_of(size)), frame(TEXT, b"and on")
     with server.connect(with_it=whole + half[:4]) as client:
         client.send(half[4:])
@@ -132,14 +136,16 @@ def test_frames_in_one_segment_with_the_handshake_are_not_lost(server: Server, s
 
 
 @pytest.mark.parametrize("mask", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x01\x00\x80\x7f"])
-def test_frames_with_any_mask_are_unmasked(server: Server, mask: bytes):
+def test_websocket_frames_with_any_mask_are_unmasked(server: Server, mask: bytes):
     with server.connect() as client:
         client.send(frame(TEXT, text_of(1003), mask=mask))
         assert client.read_text() == text_of(1003)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 5, 6, 9])
-def test_a_fin_in_the_middle_of_a_frame_is_a_lost_connection(server: Server, cut: int):
+def test_a_connection_ended_in_the_middle_of_a_websocket_frame_is_reported_without_a_close_code(
+    server: Server, cut: int
+):
     with server.connect() as client:
         client.send(frame(TEXT, b"never finished")[:cut])
         client.finish()
@@ -151,7 +157,7 @@ def test_a_fin_in_the_middle_of_a_frame_is_a_lost_connection(server: Server, cut
 
 
 @pytest.mark.parametrize("size", [0, 1, 124, 125])
-def test_a_ping_is_answered_with_its_own_payload(server: Server, size: int):
+def test_a_websocket_ping_is_answered_with_its_own_payload(server: Server, size: int):
     payload = bytes(range(256))[:size]
     with server.connect() as client:
         client.send(frame(PING, payload))
@@ -161,34 +167,34 @@ def test_a_ping_is_answered_with_its_own_payload(server: Server, size: int):
         assert client.handler.signs_of_life == 1
 
 
-def test_an_unsolicited_pong_is_a_sign_of_life(server: Server):
+def test_an_unsolicited_websocket_pong_counts_as_a_sign_of_life(server: Server):
     with server.connect() as client:
         client.send(frame(PONG, b"unasked") + frame(TEXT, b"next"))
         assert client.read_text() == b"next"
         assert client.handler.signs_of_life == 1
 
 
-def test_ten_pings_in_one_segment_are_all_answered(server: Server):
+def test_ten_websocket_pings_in_one_tcp_segment_are_all_answered(server: Server):
     with server.connect() as client:
         client.send(b"".join(frame(PING, bytes([i])) for i in range(10)))
         assert [client.read_frame() for _ in range(10)] == [(PONG, bytes([i])) for i in range(10)]
 
 
-def test_a_ping_of_the_server_has_no_payload(server: Server):
+def test_a_websocket_ping_of_the_server_has_no_payload(server: Server):
     with server.connect() as client:
         server.call(client.handler.socket.ping)
         assert client.read_frame() == (PING, b"")
 
 
 @pytest.mark.parametrize("opcode", [PING, PONG, CLOSE])
-def test_a_control_frame_over_125_bytes_fails(server: Server, opcode: int):
+def test_a_websocket_control_frame_over_125_bytes_closes_the_connection_with_1002(server: Server, opcode: int):
     with server.connect() as client:
         client.send(frame(opcode, struct.pack("!H", 1000) + bytes(124)))
         assert_fails(client, 1002)
 
 
 @pytest.mark.parametrize("opcode", [PING, PONG, CLOSE])
-def test_a_fragmented_control_frame_fails(server: Server, opcode: int):
+def test_a_fragmented_websocket_control_frame_closes_the_connection_with_1002(server: Server, opcode: int):
     with server.connect() as client:
         client.send(frame(opcode, b"", fin=False))
         assert_fails(client, 1002)
@@ -199,13 +205,13 @@ def test_a_fragmented_control_frame_fails(server: Server, opcode: int):
 
 @pytest.mark.parametrize("rsv", range(1, 8))
 @pytest.mark.parametrize("opcode", [TEXT, BINARY, PING, PONG, CLOSE])
-def test_a_reserved_bit_fails(server: Server, opcode: int, rsv: int):
+def test_a_websocket_frame_with_a_reserved_bit_closes_the_connection_with_1002(server: Server, opcode: int, rsv: int):
     with server.connect() as client:
         client.send(frame(opcode, b"", rsv=rsv))
         assert_fails(client, 1002)
 
 
-def test_a_reserved_bit_on_a_continuation_fails(server: Server):
+def test_a_websocket_continuation_frame_with_a_reserved_bit_closes_the_connection_with_1002(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"a", fin=False) + frame(CONTINUATION, b"b", rsv=4))
         assert_fails(client, 1002)
@@ -213,20 +219,22 @@ def test_a_reserved_bit_on_a_continuation_fails(server: Server):
 
 @pytest.mark.parametrize("fin", [True, False])
 @pytest.mark.parametrize("opcode", [3, 4, 5, 6, 7, 11, 12, 13, 14, 15])
-def test_a_reserved_opcode_fails(server: Server, opcode: int, fin: bool):
+def test_a_websocket_frame_with_a_reserved_opcode_closes_the_connection_with_1002(
+    server: Server, opcode: int, fin: bool
+):
     with server.connect() as client:
         client.send(frame(opcode, b"", fin=fin))
         assert_fails(client, 1002)
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY, PING, PONG, CLOSE])
-def test_an_unmasked_frame_fails(server: Server, opcode: int):
+def test_an_unmasked_websocket_frame_closes_the_connection_with_1002(server: Server, opcode: int):
     with server.connect() as client:
         client.send(frame(opcode, b"", mask=None))
         assert_fails(client, 1002)
 
 
-def test_frames_before_a_bad_frame_are_answered(server: Server):
+def test_websocket_frames_before_a_bad_frame_are_answered(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"good"))
         assert client.read_text() == b"good"
@@ -238,7 +246,7 @@ def test_frames_before_a_bad_frame_are_answered(server: Server):
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 50])
-def test_a_text_in_fragments_arrives_whole(server: Server, size: int):
+def test_a_websocket_text_in_fragments_arrives_whole(server: Server, size: int):
     text = "zwei Möwen über dem Fjord ☁ 𝄞".encode()
     parts = [text[i : i + size] for i in range(0, len(text), size)] + [b""]
     with server.connect() as client:
@@ -248,7 +256,7 @@ def test_a_text_in_fragments_arrives_whole(server: Server, size: int):
         assert client.read_text() == b"next"
 
 
-def test_a_binary_message_in_fragments_is_reported_once(server: Server):
+def test_a_binary_websocket_message_in_fragments_is_reported_to_the_handler_once(server: Server):
     with server.connect() as client:
         client.send(frame(BINARY, b"\xff", fin=False) + frame(CONTINUATION, b"\xfe", fin=False) + frame(CONTINUATION))
         client.send(frame(TEXT, b"next"))
@@ -256,14 +264,14 @@ def test_a_binary_message_in_fragments_is_reported_once(server: Server):
         assert client.read_text() == b"next"
 
 
-def test_a_ping_between_fragments_is_answered_before_the_message(server: Server):
+def test_a_websocket_ping_between_fragments_is_answered_before_the_message(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"a", fin=False) + frame(PING, b"!") + frame(CONTINUATION, b"b"))
         assert client.read_frame() == (PONG, b"!")
         assert client.read_text() == b"ab"
 
 
-def test_a_close_between_fragments_is_answered_and_the_message_dropped(server: Server):
+def test_a_websocket_close_between_fragments_is_answered_and_the_message_dropped(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"a", fin=False) + close_frame(1001))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1001))]
@@ -282,7 +290,7 @@ def test_a_close_between_fragments_is_answered_and_the_message_dropped(server: S
         frame(TEXT, b"a", fin=False) + frame(PING) + frame(TEXT, b"b"),
     ],
 )
-def test_fragments_out_of_order_fail(server: Server, frames: bytes):
+def test_websocket_fragments_out_of_order_close_the_connection_with_1002(server: Server, frames: bytes):
     with server.connect() as client:
         client.send(frames)
         client.finish()
@@ -290,7 +298,7 @@ def test_fragments_out_of_order_fail(server: Server, frames: bytes):
         assert [item for item in got if item[0] != PONG] == [(CLOSE, struct.pack("!H", 1002))]
 
 
-def test_a_continuation_after_the_last_fragment_fails(server: Server):
+def test_a_websocket_continuation_frame_after_the_last_fragment_closes_the_connection_with_1002(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"a", fin=False) + frame(CONTINUATION, b"b"))
         assert client.read_text() == b"ab"
@@ -335,7 +343,7 @@ INVALID = {
 
 
 @pytest.mark.parametrize("text", VALID.values(), ids=VALID.keys())
-def test_valid_utf8_is_accepted_whole_and_split_anywhere(server: Server, text: str):
+def test_valid_utf8_in_a_websocket_text_is_accepted_whole_and_split_anywhere(server: Server, text: str):
     encoded = text.encode()
     with server.connect() as client:
         client.send(frame(TEXT, encoded))
@@ -346,14 +354,14 @@ def test_valid_utf8_is_accepted_whole_and_split_anywhere(server: Server, text: s
 
 
 @pytest.mark.parametrize("text", INVALID.values(), ids=INVALID.keys())
-def test_invalid_utf8_fails_with_1007(server: Server, text: bytes):
+def test_invalid_utf8_in_a_websocket_text_closes_the_connection_with_1007(server: Server, text: bytes):
     with server.connect() as client:
         client.send(frame(TEXT, text))
         assert_fails(client, 1007)
 
 
 @pytest.mark.parametrize("text", INVALID.values(), ids=INVALID.keys())
-def test_invalid_utf8_in_fragments_fails_with_1007(server: Server, text: bytes):
+def test_invalid_utf8_in_websocket_fragments_closes_the_connection_with_1007(server: Server, text: bytes):
     with server.connect() as client:
         client.send(frame(TEXT, text[:1], fin=False) + frame(PING) + frame(CONTINUATION, text[1:]))
         assert client.read_frame() == (PONG, b"")
@@ -364,7 +372,7 @@ def test_invalid_utf8_in_fragments_fails_with_1007(server: Server, text: bytes):
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, *range(1007, 1015), 3000, 3999, 4000, 4401, 4999])
-def test_a_close_is_answered_with_its_code_and_then_fin(server: Server, code: int):
+def test_a_websocket_close_is_answered_with_its_own_code_and_the_connection_ends(server: Server, code: int):
     with server.connect() as client:
         client.send(close_frame(code, b"bye"))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", code))]
@@ -372,26 +380,26 @@ def test_a_close_is_answered_with_its_code_and_then_fin(server: Server, code: in
 
 
 @pytest.mark.parametrize("code", [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 1999, 2000, 2999, 5000, 65535])
-def test_a_close_with_an_invalid_code_fails(server: Server, code: int):
+def test_a_websocket_close_with_an_invalid_code_is_answered_with_1002(server: Server, code: int):
     with server.connect() as client:
         client.send(close_frame(code))
         assert_fails(client, 1002)
 
 
-def test_an_empty_close_is_answered_with_an_empty_one(server: Server):
+def test_an_empty_websocket_close_frame_is_answered_with_an_empty_one(server: Server):
     with server.connect() as client:
         client.send(frame(CLOSE))
         assert client.read_to_end() == [(CLOSE, b"")]
         assert client.handler.closed() == (1005, "")
 
 
-def test_a_close_with_an_incomplete_code_fails(server: Server):
+def test_a_websocket_close_with_an_incomplete_code_is_answered_with_1002(server: Server):
     with server.connect() as client:
         client.send(frame(CLOSE, b"\x03"))
         assert_fails(client, 1002)
 
 
-def test_the_longest_close_reason_is_accepted(server: Server):
+def test_the_longest_websocket_close_reason_is_accepted(server: Server):
     with server.connect() as client:
         client.send(close_frame(1000, b"x" * 123))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000))]
@@ -399,7 +407,7 @@ def test_the_longest_close_reason_is_accepted(server: Server):
 
 
 @pytest.mark.parametrize("reason", INVALID.values(), ids=INVALID.keys())
-def test_a_reason_that_is_not_utf8_fails(server: Server, reason: bytes):
+def test_a_websocket_close_reason_that_is_not_utf8_is_refused(server: Server, reason: bytes):
     with server.connect() as client:
         client.send(close_frame(1000, reason))
         assert_fails(client, 1007)
@@ -417,7 +425,7 @@ AFTER_CLOSE = {
 @pytest.mark.parametrize("more", AFTER_CLOSE.values(), ids=AFTER_CLOSE.keys())
 @pytest.mark.parametrize("code", [1000, 3003, 4000])
 @pytest.mark.parametrize("apart", [True, False])
-def test_nothing_is_processed_after_a_close(server: Server, more: bytes, code: int, apart: bool):
+def test_websocket_frames_after_a_close_frame_are_not_processed(server: Server, more: bytes, code: int, apart: bool):
     with server.connect() as client:
         pieces = [close_frame(code, b"bye"), more] if apart else [close_frame(code, b"bye") + more]
         for piece in pieces:
@@ -427,7 +435,7 @@ def test_nothing_is_processed_after_a_close(server: Server, more: bytes, code: i
         assert (client.handler.texts, client.handler.signs_of_life) == (0, 0)
 
 
-def test_a_text_directly_before_a_close_is_processed(server: Server):
+def test_a_websocket_text_directly_before_a_close_frame_is_processed(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"bye") + close_frame(1000))
         assert client.read_to_end() == [(TEXT, b"bye"), (CLOSE, struct.pack("!H", 1000))]

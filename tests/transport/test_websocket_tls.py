@@ -24,7 +24,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("size", [5, 5_000, 65_536])
-def test_messages_pass_over_tls(server: Server, size: int):
+def test_websocket_messages_pass_over_tls(server: Server, size: int):
     with server.connect(with_it=frame(TEXT, b"early")) as client:
         assert client.read_text() == b"early"
         for _ in range(3):
@@ -40,14 +40,14 @@ def test_http_responses_pass_over_tls(server: Server):
             assert client.read_answer()[1] == path
 
 
-def test_a_close_is_answered_over_tls(server: Server):
+def test_a_websocket_close_is_answered_over_tls(server: Server):
     with server.connect() as client:
         client.send(close_frame(1000))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000))]
 
 
 @pytest.mark.parametrize("bad", [frame(3), frame(TEXT, b"\xff"), frame(TEXT, b"x" * 1_000_000)])
-def test_a_peer_that_breaks_the_protocol_over_tls_gets_the_close_code(server: Server, bad: bytes):
+def test_a_client_that_breaks_the_websocket_protocol_over_tls_gets_the_close_code(server: Server, bad: bytes):
     with server.connect() as client:
         client.send(bad)
         [(opcode, payload)] = client.read_to_end()
@@ -55,7 +55,7 @@ def test_a_peer_that_breaks_the_protocol_over_tls_gets_the_close_code(server: Se
         assert (int.from_bytes(payload[:2], "big"), payload[2:].decode()) == client.handler.closed()
 
 
-def test_all_sockets_can_be_aborted(server: Server):
+def test_all_websockets_over_tls_can_be_aborted(server: Server):
     with server.connect() as client:
         server.call(server.registry.abort_all)
         assert client.handler.closed() == (None, "")

@@ -65,7 +65,7 @@ DROPPED = History(shared=((Connect("d1"), 1), (Drop("d1"), 1)), hidden=((Connect
         hidden=((Write(None), 1), (Drop("d1", vanish=True), 61)),
     )
 )
-def test_an_invisible_user_cannot_be_distinguished_from_one_who_left(history):
+def test_viewers_cannot_distinguish_an_invisible_user_from_one_who_left(history):
     Twins(Invisible()).check(history)
 
 
@@ -87,7 +87,7 @@ def test_a_blocked_viewer_cannot_distinguish_the_block_from_a_sign_out(history):
 @example(TOUR)
 @example(History())
 @example(DROPPED)
-def test_visibility_nobody_cannot_be_distinguished_from_a_sign_out(history):
+def test_viewers_cannot_distinguish_visibility_nobody_from_a_sign_out(history):
     Twins(Nobody()).check(history)
 
 
@@ -117,12 +117,12 @@ def beside(crowds, hiding):
 @example(crowds=CROWDS[2], history=TOUR)
 @example(crowds=CROWDS[3], history=TOUR)
 @example(crowds=CROWDS[4], history=TOUR)
-def test_paced_delivery_does_not_reveal_a_hidden_user(hiding, crowds, history):
+def test_delayed_updates_of_a_user_with_many_viewers_do_not_reveal_that_the_user_hides(hiding, crowds, history):
     beside(crowds, hiding()).check(history)
 
 
 @pytest.mark.parametrize(("crowds", "delivery"), [(PACED, b"paced"), (ON_DEMAND, b"poll")])
-def test_a_user_with_many_viewers_is_delivered_paced_or_on_demand(crowds, delivery):
+def test_statuses_of_a_user_with_many_viewers_are_marked_as_paced_or_on_request(crowds, delivery):
     friend = beside(crowds, Blocked()).record(TOUR, hides=True)["friend", "socket"]
     assert b'"delivery":"%b"' % delivery in b"".join(friend)
 
@@ -144,7 +144,7 @@ def viewers_by(kinds):
         ("viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden user's own devices count
     ],
 )
-def test_a_planted_leak_in_paced_delivery_is_found(monkeypatch, name, spoiled, crowds, hiding):
+def test_a_deliberate_privacy_leak_in_updates_to_many_viewers_is_found(monkeypatch, name, spoiled, crowds, hiding):
     monkeypatch.setattr(f"herenow.node.delivery.fanout.{name}", spoiled)
     assert beside(crowds, hiding()).differences(TOUR)
 
@@ -152,19 +152,19 @@ def test_a_planted_leak_in_paced_delivery_is_found(monkeypatch, name, spoiled, c
 # --- Completeness
 
 
-def test_every_operation_and_every_frame_has_a_case_or_a_reason():
+def test_every_rest_operation_and_frame_type_has_a_privacy_test_or_a_reason_for_having_none():
     assert missing(OPERATIONS, SERVER_TYPES) == []
     assert all(row.because for row in CASES.values() if isinstance(row, Exempt))
 
 
-def test_a_new_endpoint_or_frame_is_noticed():
+def test_a_new_rest_operation_or_frame_type_without_a_privacy_test_is_reported():
     assert missing({*OPERATIONS, "GET /api/v1/new"}, {*SERVER_TYPES, "presence.new"}) == [
         "GET /api/v1/new",
         "presence.new",
     ]
 
 
-def test_the_list_of_frame_types_equals_the_source():
+def test_the_list_of_server_frame_types_equals_those_in_the_source_code():
     source = Path(shapes.__file__).read_text(encoding="utf-8")
     written = set(re.findall(r'"type":"([\w.]+)"', source)) | set(re.findall(r'tag="([\w.]+)"', source))
     assert written == SERVER_TYPES
@@ -175,7 +175,7 @@ def tour():
     return Twins(Invisible()).record(TOUR, hides=True)
 
 
-def test_the_tour_covers_every_frame_and_every_case(tour):
+def test_the_example_history_of_the_privacy_tests_covers_every_frame_type_and_rest_operation(tour):
     came = b"".join(entry for entries in tour.values() for entry in entries).decode()
     assert set(re.findall(r'"type":"([\w.]+)"', came)) == set(FRAMES)
     asked = {way.removesuffix(" for a service") for _, way in tour}
@@ -183,7 +183,7 @@ def test_the_tour_covers_every_frame_and_every_case(tour):
     assert {("fan", "socket"), ("pal", "stream"), ("pal", "contacts"), ("friend", "stream for a service")} <= {*tour}
 
 
-def test_the_tour_shows_the_user_before_hiding_and_no_secret_afterwards(tour):
+def test_the_example_history_of_the_privacy_tests_shows_the_user_before_hiding_and_no_secret_afterwards(tour):
     """Before hiding, the target connects, writes, types and is busy; otherwise equality would prove nothing."""
     friend = b"\n".join(tour["friend", "socket"])
     for word in (b'"status":"online"', b'"status":"busy"', b'"text":"here"', b'"user_id":"tea","expires_in":6'):
@@ -191,7 +191,7 @@ def test_the_tour_shows_the_user_before_hiding_and_no_secret_afterwards(tour):
     assert b"secret" not in b"".join(entry for entries in tour.values() for entry in entries)
 
 
-def test_the_same_history_gives_the_same_recording(tour):
+def test_playing_the_same_history_twice_gives_viewers_the_same_bytes(tour):
     assert Twins(Invisible()).record(TOUR, hides=True) == tour
 
 
@@ -199,7 +199,7 @@ def test_the_same_history_gives_the_same_recording(tour):
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_planted_leak_is_found(name):
+def test_each_deliberate_privacy_leak_is_found_by_the_comparison_of_hidden_and_offline(name):
     plant, way = LEAKS[name]
     monkeypatches = []
 
@@ -235,7 +235,7 @@ def undo(monkeypatches):
         monkeypatches.pop().undo()
 
 
-def test_a_difference_is_described_in_the_error():
+def test_the_error_of_a_privacy_test_describes_what_a_viewer_saw_differently():
     class Loud(Invisible):
         """Does not hide at all."""
 
@@ -246,7 +246,7 @@ def test_a_difference_is_described_in_the_error():
         Twins(Loud()).check(History(shared=((Connect("d1"), 1),)))
 
 
-def test_viewers_who_may_see_the_user_are_not_compared():
+def test_privacy_tests_ignore_what_viewers_see_who_may_see_the_user():
     class FromStrangers(Invisible):
         public = False
 

@@ -110,7 +110,7 @@ def alive(pid):
     return True
 
 
-async def test_all_workers_start_with_their_number_and_readiness_is_announced_once(rig):
+async def test_the_supervisor_starts_all_numbered_workers_and_announces_readiness_once(rig):
     pids = await rig.up()
     assert len(pids) == 2
     await rig.until(lambda: len(rig.noted("place")) == 2)
@@ -120,7 +120,7 @@ async def test_all_workers_start_with_their_number_and_readiness_is_announced_on
     assert sorted(map(int, rig.noted("end"))) == sorted(pids)
 
 
-async def test_a_killed_worker_is_restarted_and_the_others_receive_its_epochs(rig):
+async def test_a_killed_worker_is_restarted_and_the_other_workers_are_told_that_it_died(rig):
     pids = await rig.up()
     os.kill(pids[0], signal.SIGKILL)
     await rig.until(lambda: len(rig.noted("start")) == 3)
@@ -130,7 +130,7 @@ async def test_a_killed_worker_is_restarted_and_the_others_receive_its_epochs(ri
     assert rig.announced == 1
 
 
-async def test_after_all_workers_were_killed_the_first_ready_one_receives_all_dead_epochs(tmp_path):
+async def test_after_all_workers_were_killed_the_first_new_one_is_told_that_they_died(tmp_path):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         rig.behave("slow")
@@ -145,7 +145,7 @@ async def test_after_all_workers_were_killed_the_first_ready_one_receives_all_de
         assert {f"epoch-{pid}" for pid in pids} <= set(told)
 
 
-async def test_a_worker_that_keeps_dying_at_once_ends_the_supervisor_with_an_explanation(tmp_path):
+async def test_a_worker_that_keeps_dying_quickly_ends_the_supervisor_with_an_explanation(tmp_path):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         rig.behave("exit 3")
@@ -167,7 +167,7 @@ async def test_settings_that_became_wrong_end_the_supervisor_with_a_configuratio
             await asyncio.wait_for(rig.running, PATIENCE)
 
 
-async def test_a_worker_that_lacks_a_service_is_retried_while_other_workers_live(rig):
+async def test_a_worker_without_its_store_or_database_is_restarted_while_other_workers_live(rig):
     pids = await rig.up()
     rig.behave(f"exit {AWAY}")
     os.kill(pids[0], signal.SIGKILL)
@@ -178,7 +178,7 @@ async def test_a_worker_that_lacks_a_service_is_retried_while_other_workers_live
     assert alive(pids[1])
 
 
-async def test_without_a_live_worker_a_missing_service_ends_the_supervisor(tmp_path):
+async def test_if_no_worker_lives_and_none_can_reach_its_store_or_database_the_supervisor_ends(tmp_path):
     async with supervised(tmp_path, workers=2) as rig:
         pids = await rig.up()
         rig.behave(f"exit {AWAY}")
@@ -188,7 +188,7 @@ async def test_without_a_live_worker_a_missing_service_ends_the_supervisor(tmp_p
             await asyncio.wait_for(rig.running, PATIENCE)
 
 
-async def test_a_worker_that_cannot_be_spawned_is_retried_and_every_try_is_logged(rig):
+async def test_the_supervisor_retries_a_worker_that_cannot_be_spawned_and_logs_every_try(rig):
     pids = await rig.up()
     with no_descriptor_left():
         os.kill(pids[0], signal.SIGKILL)
@@ -229,14 +229,14 @@ async def test_a_worker_that_dies_while_being_replaced_gets_only_one_successor(r
     assert await rig.end() == 0
 
 
-async def test_a_first_worker_that_cannot_be_spawned_ends_the_start_with_an_explanation(tmp_path):
+async def test_the_supervisor_ends_with_an_explanation_if_the_first_worker_cannot_be_spawned(tmp_path):
     rig = Rig(tmp_path)
     rig.program.unlink()
     with pytest.raises(GivenUp, match=r"Worker 1 could not be started: .*No such file or directory.*\.$"):
         await asyncio.wait_for(rig.supervisor.run(), PATIENCE)
 
 
-async def test_an_internal_error_ends_the_supervisor_instead_of_running_fewer_workers(tmp_path, monkeypatch):
+async def test_an_internal_error_of_the_supervisor_ends_it_instead_of_running_fewer_workers(tmp_path, monkeypatch):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         monkeypatch.setattr(rig.supervisor, "_pause", lambda *_: 1 / 0)
@@ -248,7 +248,7 @@ async def test_an_internal_error_ends_the_supervisor_instead_of_running_fewer_wo
         assert not alive(pids[1])
 
 
-async def test_an_error_while_reading_from_a_worker_ends_the_supervisor(tmp_path, monkeypatch):
+async def test_an_error_while_the_supervisor_reads_from_a_worker_ends_it(tmp_path, monkeypatch):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         monkeypatch.setattr(rig.supervisor, "_collect_reports", lambda *_: 1 / 0)
@@ -258,7 +258,7 @@ async def test_an_error_while_reading_from_a_worker_ends_the_supervisor(tmp_path
         assert not any(map(alive, pids))
 
 
-async def test_a_failing_ready_callback_does_not_end_the_workers(tmp_path):
+async def test_an_error_while_announcing_readiness_does_not_end_the_workers(tmp_path):
     async with supervised(tmp_path) as rig:
         rig.supervisor._on_ready = lambda: os.write(-1, b"ready")
         await rig.until(lambda: rig.logged("workers.unannounced"))
@@ -267,7 +267,7 @@ async def test_a_failing_ready_callback_does_not_end_the_workers(tmp_path):
 
 
 @pytest.mark.parametrize(("how", "code"), [("exit 2", 2), ("exit 1", 1), (f"exit {AWAY}", 1)])
-async def test_if_the_first_worker_does_not_start_no_other_is_started(tmp_path, how, code):
+async def test_the_supervisor_starts_no_other_worker_if_the_first_one_does_not_start(tmp_path, how, code):
     rig = Rig(tmp_path)
     rig.behave(how)
     assert await asyncio.wait_for(rig.supervisor.run(), PATIENCE) == code
@@ -275,7 +275,7 @@ async def test_if_the_first_worker_does_not_start_no_other_is_started(tmp_path, 
     assert rig.announced == 0
 
 
-async def test_a_first_worker_killed_before_it_is_ready_is_reported(tmp_path):
+async def test_the_supervisor_ends_with_an_explanation_if_the_first_worker_is_killed_before_it_is_ready(tmp_path):
     rig = Rig(tmp_path)
     rig.behave("crash")
     with pytest.raises(GivenUp, match="Worker 1 ended before it was ready, with signal SIGKILL"):
@@ -292,7 +292,7 @@ async def test_a_worker_whose_event_loop_hangs_is_killed_and_replaced(tmp_path, 
         assert not alive(pids[1])
 
 
-async def test_replacing_starts_each_new_worker_before_it_ends_the_old_one(rig):
+async def test_replacing_all_workers_starts_each_new_worker_before_it_ends_the_old_one(rig):
     pids = await rig.up()
     rig.supervisor.replace_all()
     await rig.until(lambda: len(rig.noted("leave")) == 2)
@@ -307,7 +307,7 @@ async def test_replacing_starts_each_new_worker_before_it_ends_the_old_one(rig):
     assert await rig.end() == 0
 
 
-async def test_if_a_replacement_does_not_start_the_old_workers_stay(rig):
+async def test_the_old_workers_stay_if_a_replacement_worker_does_not_start(rig):
     pids = await rig.up()
     rig.behave("exit 2")
     rig.supervisor.replace_all()
@@ -319,7 +319,7 @@ async def test_if_a_replacement_does_not_start_the_old_workers_stay(rig):
     await rig.until(lambda: len(rig.noted("leave")) == 2)
 
 
-async def test_a_worker_that_does_not_stop_is_killed_after_a_timeout(tmp_path, monkeypatch):
+async def test_a_worker_that_does_not_stop_is_killed_by_the_supervisor_after_a_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr(supervising, "STOPPING", 0.3)
     rig = Rig(tmp_path)
     rig.behave("stubborn")
@@ -331,7 +331,7 @@ async def test_a_worker_that_does_not_stop_is_killed_after_a_timeout(tmp_path, m
     assert not any(map(alive, pids))
 
 
-async def test_a_worker_can_request_the_reports_of_all_workers(rig):
+async def test_a_worker_can_request_the_status_reports_of_all_workers_from_the_supervisor(rig):
     pids = await rig.up()
     (rig.folder / f"ask-{pids[1]}").touch()
     await rig.until(lambda: rig.noted("answer"))
@@ -340,7 +340,7 @@ async def test_a_worker_can_request_the_reports_of_all_workers(rig):
     assert sorted(int(body) for _, _, body in told) == sorted(pids)
 
 
-async def test_a_worker_that_does_not_answer_has_an_empty_report(tmp_path, monkeypatch):
+async def test_a_worker_that_does_not_answer_the_supervisor_has_an_empty_status_report(tmp_path, monkeypatch):
     monkeypatch.setattr(supervising, "ANSWER", 0.2)
     async with supervised(tmp_path) as rig:
         pids = await rig.up()

@@ -8,7 +8,7 @@ import { count, duration, many, rate, short } from "../build/dashboard/words.js"
 const point = (at, changes = 1) => ({ at, changes, p50: null });
 const times = (points) => points.map((each) => each.at);
 
-test("merged() appends new points and keeps each time once", () => {
+test("merged() appends new chart points and keeps one point per time", () => {
   const known = [point(2_000), point(4_000)];
   assert.deepEqual(times(merged(known, [point(4_000), point(6_000)])), [2_000, 4_000, 6_000]);
   assert.deepEqual(times(merged(known, [])), [2_000, 4_000]);
@@ -17,29 +17,29 @@ test("merged() appends new points and keeps each time once", () => {
   assert.equal(last([]), 0);
 });
 
-test("merged() starts again when the server's clock was set back", () => {
+test("merged() starts the chart again when the server's clock was set back", () => {
   assert.deepEqual(times(merged([point(20_000), point(22_000)], [point(8_000)])), [8_000]);
 });
 
-test("merged() keeps the last half hour", () => {
+test("merged() keeps the chart points of the last half hour", () => {
   let points = [];
   for (let at = STEP; at <= (KEPT + 100) * STEP; at += STEP) points = merged(points, [point(at)]);
   assert.equal(points.length, KEPT);
   assert.equal(last(points), (KEPT + 100) * STEP);
 });
 
-test("columns() breaks the line where points are missing", () => {
+test("columns() breaks the chart line where points are missing", () => {
   const [x, changes, p50] = columns([point(2_000, 5), point(4_000, 6), point(20_000, 7)], ["changes", "p50"]);
   assert.deepEqual(x, [2, 4, 6, 20]);
   assert.deepEqual(changes, [5, 6, null, 7]);
   assert.deepEqual(p50, [null, null, null, null]);
 });
 
-test("columns() does not break the line when one point is missing", () => {
+test("columns() does not break the chart line when one point is missing", () => {
   assert.deepEqual(columns([point(2_000, 5), point(6_000, 6)], ["changes"]), [[2, 6], [5, 6]]);
 });
 
-test("numbers and durations are formatted for reading", () => {
+test("numbers and durations of the dashboard are formatted for reading", () => {
   const rows = [
     [count(1234567), "1\u202f234\u202f567"],
     [count(999), "999"],
@@ -62,7 +62,7 @@ test("numbers and durations are formatted for reading", () => {
   for (const [said, expected] of rows) assert.equal(said, expected);
 });
 
-test("refusal() explains why the server refused a token", () => {
+test("refusal() explains why the server refused a dashboard token", () => {
   assert.equal(refusal("token_missing"), "");
   assert.match(refusal("forbidden"), /scope service/);
   assert.match(refusal("token_expired"), /expired/);

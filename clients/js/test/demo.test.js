@@ -11,7 +11,7 @@ const MINUTE = 60_000;
 const NOW = new Date(2026, 4, 10, 14, 30).getTime();
 const person = (more) => ({ ...unknown("bo"), ...more });
 
-test("sentence() describes the status of a user", () => {
+test("sentence() of the demo describes the status of a user", () => {
   const rows = [
     [{ status: "online", platforms: ["web"] }, "Online"],
     [{ status: "online", platforms: ["mobile"] }, "Online, on the phone"],
@@ -32,7 +32,7 @@ test("sentence() describes the status of a user", () => {
   for (const [more, line] of rows) assert.equal(sentence(person(more), NOW), line);
 });
 
-test("ago() describes when a user was last seen", () => {
+test("ago() of the demo describes when a user was last seen", () => {
   assert.equal(ago(NOW - 12 * MINUTE, NOW), "12 min ago");
   assert.equal(ago(NOW - 59 * MINUTE - 59_999, NOW), "59 min ago");
   assert.equal(ago(new Date(2026, 4, 10, 0, 5).getTime(), NOW), "today at 00:05");
@@ -40,7 +40,7 @@ test("ago() describes when a user was last seen", () => {
   assert.equal(ago(new Date(2026, 4, 3, 9, 0).getTime(), NOW), "on May 3");
 });
 
-test("own() describes the user's own status", () => {
+test("own() of the demo describes the user's own status", () => {
   const me = { status: "online", mode: "auto", until: null, custom: null, devices: [{}] };
   assert.equal(own(undefined), "…");
   assert.equal(own(me), "Available");
@@ -52,13 +52,13 @@ test("own() describes the user's own status", () => {
   assert.equal(custom({ custom: null }), "");
 });
 
-test("name() and hue() accept any id", () => {
+test("name() and hue() of the demo accept any user id", () => {
   assert.equal(name("ana"), "Ana");
   assert.equal(name("user-42"), "user-42");
   for (const id of ["ana", "", "🍜", "a/b?<b>"]) assert.ok(hue(id) >= 0 && hue(id) < 360);
 });
 
-test("notice() describes the connection state, unless connected", () => {
+test("notice() of the demo describes the connection state, unless connected", () => {
   assert.equal(notice({ phase: "connected" }), undefined);
   assert.equal(notice({ phase: "reconnecting", reason: "" }).act, undefined);
   assert.match(notice({ phase: "reconnecting", reason: "token_failed" }).text, /token/);
@@ -68,7 +68,7 @@ test("notice() describes the connection state, unless connected", () => {
   assert.match(notice({ phase: "closed", code: undefined, reason: "TypeError" }).text, /TypeError/);
 });
 
-test("messages reach only their recipients", async (t) => {
+test("demo chat messages reach only their recipients", async (t) => {
   const heard = [];
   const Channel = globalThis.BroadcastChannel;
   globalThis.BroadcastChannel = class extends Channel {

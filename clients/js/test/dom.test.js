@@ -94,7 +94,7 @@ test("a page that becomes visible requests a token at once if the last request f
   assert.equal(Sockets.all.length, 1);
 });
 
-test("a page that is hidden unsubscribes, and a page restored from the cache subscribes again", async (t) => {
+test("the client of a hidden page unsubscribes, and subscribes again when the page is restored from the cache", async (t) => {
   const { window } = page(t);
   const { here, socket, pass } = await client(t);
   here.watch(["bo"], () => {});
@@ -148,7 +148,7 @@ test("the client accepts a URL relative to the page", async (t) => {
   assert.equal(Sockets.last.url, "wss://here.test/ws/presence?device_id=d&platform=web");
 });
 
-test("dots show the status, its label and staleness, and are all painted in one frame", async (t) => {
+test("status dots show the status, its label and staleness, and are all painted in one frame", async (t) => {
   const { document, frames, paint } = page(t);
   const { defineGreenDot } = await import("../build/green-dot.js");
   const { here, socket, pass } = await client(t);
@@ -196,7 +196,7 @@ test("dots show the status, its label and staleness, and are all painted in one 
   assert.deepEqual(socket().of("presence.subscribe"), []);
 });
 
-test("a second element can have another name, other labels and another client", async (t) => {
+test("a second status-dot element can have another name, other labels and another client", async (t) => {
   const { document, paint } = page(t);
   const { defineGreenDot } = await import("../build/green-dot.js?second");
   const { here, socket, pass } = await client(t);
@@ -210,7 +210,7 @@ test("a second element can have another name, other labels and another client", 
   assert.equal(mark.title, "da");
 });
 
-test("a dot with a rendered status shows it as stale until a status arrives", async (t) => {
+test("a status dot shows a status from the HTML as stale until a status arrives", async (t) => {
   const { document, paint } = page(t);
   const { defineGreenDot } = await import("../build/green-dot.js?third");
   const { here, socket, pass } = await client(t);

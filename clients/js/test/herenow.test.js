@@ -77,7 +77,7 @@ test("the client unsubscribes one second after the last watcher stopped", async 
   assert.equal(here.get("bo").status, "unknown");
 });
 
-test("five thousand subscriptions are sent in few frames, none larger than the limit", async (t) => {
+test("five thousand subscriptions are sent in few frames, none larger than the frame size limit", async (t) => {
   const { here, socket, pass } = await client(t);
   let painted = 0;
   const users = Array.from({ length: 5_000 }, (_, n) => `user-${n}-${"é".repeat(20)}`);
@@ -97,7 +97,7 @@ test("five thousand subscriptions are sent in few frames, none larger than the l
   assert.deepEqual(socket().of("presence.unsubscribe").flatMap((frame) => frame.target_user_ids), users);
 });
 
-test("a watcher gets denials and invalid ids", async (t) => {
+test("a watcher is told which users were denied and which ids are invalid", async (t) => {
   const { here, socket, pass } = await client(t);
   const seen = [];
   here.watch(["eve", "a b", null, "many"], (now) => seen.push([now.user, now.status, now.denied]));
@@ -200,7 +200,7 @@ test("set() resolves with the server's answer and rejects with its error", async
   await assert.rejects(wrong, { name: "HerenowError", code: "text_too_long", message: "At most 100." });
 });
 
-test("an until of 17:00 means the next 17:00 in local time", async (t) => {
+test("set() with until 17:00 means the next 17:00 in local time", async (t) => {
   const now = new Date(2026, 5, 10, 16, 30).getTime();
   const { here, socket } = await client(t, {}, { now });
   const until = () => socket().sent.at(-1).until;
@@ -218,7 +218,7 @@ test("an until of 17:00 means the next 17:00 in local time", async (t) => {
   assert.deepEqual({ ...socket().sent.at(-1), id: 0 }, { type: "presence.set", mode: "auto", id: 0 });
 });
 
-test("set() without a connection waits for one, up to a limit", async (t) => {
+test("set() without a connection waits a limited time for one", async (t) => {
   const unhandled = [];
   const listener = (error) => unhandled.push(error);
   process.on("unhandledRejection", listener);
@@ -304,7 +304,7 @@ test("onTyping() reports the start and the end of typing, even if no end arrives
   assert.deepEqual(socket().sent.at(-1), { type: "room.close", room: "r1" });
 });
 
-test("an exception in one listener does not affect the others", async (t) => {
+test("an exception in one listener of a watch does not affect the others", async (t) => {
   t.mock.method(console, "error", () => {});
   const { here, socket, pass } = await client(t);
   const seen = [];

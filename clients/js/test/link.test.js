@@ -24,7 +24,7 @@ test("the client sends heartbeats at the interval that the server gives", async 
   assert.equal(socket().of("presence.heartbeat").length, 2);
 });
 
-test("the next heartbeat reports activity once", async (t) => {
+test("user activity is reported once, with the next heartbeat", async (t) => {
   const { here, socket, pass } = await client(t);
   here.active();
   here.active();
@@ -51,7 +51,7 @@ test("the client is idle after idle_after without activity, and active again at 
   assert.deepEqual(socket().sent.at(-1), { type: "presence.active" });
 });
 
-test("a reconnect while idle does not count as activity", async (t) => {
+test("a reconnect while the user is idle does not count as activity", async (t) => {
   const { here, socket, pass } = await client(t);
   here.idle();
   socket().end(1006);
@@ -85,7 +85,7 @@ test("the client gives up a connection that gets no welcome", async (t) => {
   assert.equal(Sockets.all.length, 2);
 });
 
-test("the back-off grows after each failure, with full jitter, up to 30 s", async (t) => {
+test("the delay before a reconnect grows after each failure, with full jitter, up to 30 s", async (t) => {
   t.mock.method(Math, "random", () => 0.999);
   const { here, pass, socket, Sockets } = await client(t, { deviceId: "d" }, { welcome: false });
   const waits = [];
@@ -150,7 +150,7 @@ for (const code of [1000, 4400, 4409]) {
   });
 }
 
-test("after too many connections the client reconnects slowly", async (t) => {
+test("after close code 4429 (too many connections) the client reconnects slowly", async (t) => {
   t.mock.method(Math, "random", () => 0.5);
   const { here, socket } = await client(t, { deviceId: "d" });
   socket().end(4429);

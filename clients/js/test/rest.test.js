@@ -17,7 +17,7 @@ function client(...answers) {
 }
 const json = (value, init) => new Response(JSON.stringify(value), init);
 
-test("ids with special characters are encoded in the URL", async () => {
+test("the REST client encodes ids with special characters in the URL", async () => {
   const { rest, asked } = client();
   await rest.block("a/b?c#d%é");
   await rest.addMember("r/1", 42);
@@ -29,7 +29,7 @@ test("ids with special characters are encoded in the URL", async () => {
   assert.equal(asked[0].body, undefined);
 });
 
-test("the client can fetch its token from an endpoint", async (t) => {
+test("the REST client can fetch its token from an endpoint", async (t) => {
   const jwt = token();
   const app = await endpoint(t, { body: jwt }, { status: 502, ...HTML }, { status: 401 });
   const asked = [];
@@ -41,7 +41,7 @@ test("the client can fetch its token from an endpoint", async (t) => {
   assert.deepEqual(asked, [`Bearer ${jwt}`]);
 });
 
-test("the client does not send preferences that are not given", async () => {
+test("the REST client does not send preferences that are not given", async () => {
   const answer = { visibility: "nobody", share_last_seen: false, idle_after: null, public: true };
   const { rest, asked } = client(json(answer), json(answer));
   assert.deepEqual(await rest.setPreferences({ visibility: "nobody" }), { visibility: "nobody", shareLastSeen: false, idleAfter: null, public: true });
@@ -49,7 +49,7 @@ test("the client does not send preferences that are not given", async () => {
   assert.deepEqual(asked.map(({ body }) => body), [{ visibility: "nobody" }, { share_last_seen: false, idle_after: null }]);
 });
 
-test("a service names the source, and the user's own presence has it", async () => {
+test("a mode and a status set by a service name their source, and the user's own presence shows it", async () => {
   const self = { status: "busy", mode: "busy", until: null, custom_status: null, devices: [], mode_source: "call" };
   const { rest, asked } = client(json({ mode: "busy", until: null }), json({ custom_status: null }), undefined, json(self));
   await rest.setMode("busy", { user: "ana", source: "call" });

@@ -221,7 +221,7 @@ test("an unanswered set() reveals that the tab with the socket is asleep", async
   await chosen;
 });
 
-test("a tab that steals the lock while it is granted becomes the leader", async (t) => {
+test("a tab that steals the lock of the shared socket while it is granted gets the socket", async (t) => {
   const granted = [];
   const rejected = [];
   // An order that browsers allow: both requests of one tab are granted, then the first learns that its lock was stolen.
@@ -275,7 +275,7 @@ test("a tab that closes ends its subscriptions", async (t) => {
   assert.deepEqual(Sockets.last.of("presence.unsubscribe"), [{ type: "presence.unsubscribe", target_user_ids: ["chen"] }]);
 });
 
-test("a tab steals the lock of a leader that does not answer", async (t) => {
+test("a tab takes over the shared socket from a tab that does not answer", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const asleep = new FakeLocks();
   // The lock is held by a tab that sends nothing: the phone has put it to sleep.
@@ -297,7 +297,7 @@ test("a tab steals the lock of a leader that does not answer", async (t) => {
   assert.deepEqual(Sockets.last.of("presence.subscribe").flatMap((frame) => frame.target_user_ids), ["bo"]);
 });
 
-test("a leader whose lock was stolen closes its socket and keeps its watchers", async (t) => {
+test("a tab whose shared socket was taken over closes it and keeps its watchers", async (t) => {
   const locks = new FakeLocks();
   const { Sockets, tab, pass } = browser(t, { locks });
   const one = await tab();
@@ -347,7 +347,7 @@ for (const [name, locks] of [
   ["there are no locks", undefined],
   ["locks are refused", { request: () => Promise.reject(new Error("SecurityError")) }],
 ]) {
-  test(`each tab has its own socket where ${name}`, async (t) => {
+  test(`each tab has its own socket in a browser where ${name}`, async (t) => {
     const { Sockets, tab, pass } = browser(t, { locks: locks ?? null });
     const [one, two] = [await tab(), await tab()];
     await pass(20);
@@ -357,7 +357,7 @@ for (const [name, locks] of [
   });
 }
 
-test("each tab has its own socket where BroadcastChannel is forbidden", async (t) => {
+test("each tab has its own socket in a browser where BroadcastChannel is forbidden", async (t) => {
   const { Sockets, tab } = browser(t);
   const Channel = globalThis.BroadcastChannel;
   globalThis.BroadcastChannel = class {

@@ -36,7 +36,7 @@ async function connected(t, app, options = {}) {
 }
 
 for (const [name, failure] of Object.entries(FAILURES)) {
-  test(`the client retries after 1 s, doubling to 30 s, when the endpoint fails at the start (${name})`, async (t) => {
+  test(`the client retries after 1 s, doubling to 30 s, when the token endpoint fails at the start (${name})`, async (t) => {
     const app = await endpoint(t, failure);
     if (failure === HANG) shortLimit(t, app.requests);
     const { here, pass, socket, Sockets } = await client(t, { token: app.url, deviceId: "d" }, { welcome: false });
@@ -58,7 +58,7 @@ for (const [name, failure] of Object.entries(FAILURES)) {
     assert.equal(here.state.phase, "connected");
   });
 
-  test(`the connection stays and the renewal is retried when the endpoint fails (${name})`, async (t) => {
+  test(`the connection stays and the renewal is retried when the token endpoint fails (${name})`, async (t) => {
     const app = await endpoint(t, () => ({ body: token({ ttl: 600 }) }));
     const { here, pass, socket, Sockets, errors } = await connected(t, app);
     app.answers = [failure, failure, () => ({ body: token({ ttl: 600, n: 9 }) })];
@@ -80,7 +80,7 @@ for (const [name, failure] of Object.entries(FAILURES)) {
   });
 }
 
-test("a token that expires while the endpoint fails ends the socket, not the client", async (t) => {
+test("a token that expires while the token endpoint fails ends the socket, not the client", async (t) => {
   t.mock.method(Math, "random", () => 0);
   const app = await endpoint(t, () => ({ body: token({ ttl: 100 }) }));
   const { here, pass, socket, Sockets, errors } = await connected(t, app);
@@ -108,7 +108,7 @@ test("a token that expires while the endpoint fails ends the socket, not the cli
 });
 
 for (const status of [204, 401]) {
-  test(`status ${status} at the start means signed out, without a retry, an error or console output`, async (t) => {
+  test(`status ${status} of the token endpoint at the start means signed out, without a retry, an error or console output`, async (t) => {
     const app = await endpoint(t, { status });
     const said = t.mock.method(console, "error", () => {});
     const { here, pass, socket, states, Sockets } = await client(t, { token: app.url }, { welcome: false });
@@ -128,7 +128,7 @@ for (const status of [204, 401]) {
     assert.equal(here.state.phase, "connected");
   });
 
-  test(`status ${status} at a renewal means signed out, so the connection ends`, async (t) => {
+  test(`status ${status} of the token endpoint at a renewal means signed out, so the connection ends`, async (t) => {
     const app = await endpoint(t, () => ({ body: token({ ttl: 100 }) }));
     const { here, pass, socket, Sockets, errors } = await connected(t, app);
     app.answers = [{ status }];
@@ -151,7 +151,7 @@ for (const [name, wrap, type] of [
   ["JSON with a field token", (jwt) => JSON.stringify({ token: jwt, more: 1 }), "application/json"],
   ["a JSON string", (jwt) => JSON.stringify(jwt), "application/json"],
 ]) {
-  test(`the endpoint may answer with ${name}`, async (t) => {
+  test(`the token endpoint may answer with ${name}`, async (t) => {
     const jwt = token({ ttl: 1e9 });
     const app = await endpoint(t, { body: wrap(jwt), type });
     const { socket } = await connected(t, app);
@@ -159,7 +159,7 @@ for (const [name, wrap, type] of [
   });
 }
 
-test("a string that is a JWT is not fetched, and an empty string means signed out", async (t) => {
+test("a token option that is a JWT is not fetched as a URL, and an empty string means signed out", async (t) => {
   t.mock.method(globalThis, "fetch", () => assert.fail("fetched"));
   const { socket } = await client(t, { token: token() });
   assert.equal(socket().protocols.length, 2);
@@ -176,7 +176,7 @@ for (const [name, wrong] of Object.entries({
     throw new Error("away");
   },
 })) {
-  test(`a function that ${name} at a renewal is called again, and the connection stays`, async (t) => {
+  test(`a token function that ${name} at a renewal is called again, and the connection stays`, async (t) => {
     let asked = 0;
     const source = () => (++asked === 2 || asked === 3 ? wrong() : token({ ttl: 100, n: asked }));
     const { here, socket, pass } = await client(t, { token: source });
@@ -194,7 +194,7 @@ for (const [name, wrong] of Object.entries({
   });
 }
 
-test("a function that never answers is called again", async (t) => {
+test("a token function that never answers is called again", async (t) => {
   const limits = [];
   t.mock.method(AbortSignal, "timeout", (ms) => {
     limits.push(ms);
@@ -282,7 +282,7 @@ test("the client works without AbortSignal.timeout", async (t) => {
   assert.equal(here.state.phase, "connected");
 });
 
-test("while reconnecting, the state has a reason", async (t) => {
+test("while the client reconnects, its state has a reason", async (t) => {
   const { here, socket, pass } = await client(t, {}, { welcome: false });
   socket().end(1006);
   assert.equal(here.state.reason, "unreachable");

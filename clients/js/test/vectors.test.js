@@ -14,7 +14,7 @@ test("ids are parsed as in spec/vectors", () => {
   for (const { value, id } of read("ids").cases) assert.equal(parseId(value) ?? null, id, JSON.stringify(value));
 });
 
-test("back-off delays match spec/vectors", () => {
+test("delays before a reconnect match spec/vectors", () => {
   for (const { failures, random, retry_after, wait } of read("backoff").cases) assert.equal(delay(failures, random, retry_after), wait);
   for (const { failures, wait } of read("backoff").tokens) assert.equal(tokenDelay(failures), wait);
 });
@@ -26,12 +26,12 @@ test("close codes are handled as in spec/vectors", () => {
   for (const { reason, retry_after } of reasons) assert.equal(retryAfter(reason), retry_after, reason);
 });
 
-test("choices are encoded as in spec/vectors", () => {
+test("presence.set frames are encoded as in spec/vectors", () => {
   for (const { choice, frame } of read("choices").cases) assert.deepEqual(setFrame(choice, 0), frame);
 });
 
 for (const { name, steps } of read("roster").stories) {
-  test(`roster: ${name}`, () => {
+  test(`statuses are kept as in spec/vectors/roster: ${name}`, () => {
     const roster = new Roster();
     for (const step of steps) {
       const changes = [happen(roster, step)].flat(1).filter(Boolean);
@@ -54,7 +54,7 @@ function happen(roster, { take, deny, lost, age, forget }) {
 }
 
 for (const { name, steps, size = 65_536 } of read("interest").stories) {
-  test(`interest: ${name}`, () => {
+  test(`subscriptions are sent as in spec/vectors/interest: ${name}`, () => {
     const interest = new Interest();
     const asked = [];
     for (const step of steps) {
