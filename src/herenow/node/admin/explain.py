@@ -36,10 +36,7 @@ class Explain:
     def __init__(
         self, context: Context, records: Records, cluster: Cluster, access: RelationCache, viewing: Viewing
     ) -> None:
-        self._engine = context.engine
-        self._timings = context.timings
-        self._people = context.people
-        self._outages = context.authority.outages
+        self._context = context
         self._cluster = cluster
         self._records = records
         self._access = access
@@ -48,8 +45,8 @@ class Explain:
     async def explain(self, viewer: str, target: str) -> Explanation:
         """Return how the viewer sees the target, why, and the target's true status. Raises `Unavailable` if relation or
         block between them are unknown: a guess explains nothing."""
-        shard = self._people.shard_of(target)
-        ends_wait = self._outages.ends_wait(shard)
+        shard = self._context.people.shard_of(target)
+        ends_wait = self._context.authority.outages.ends_wait(shard)
         if ends_wait:
             [(presence, _)] = await self._records.read([target])
         else:
@@ -63,7 +60,7 @@ class Explain:
             judge(facts),
             facts,
             status,
-            explained(presence, self._timings),
+            explained(presence, self._context.timings),
             must_verify=self._cluster.must_verify(shard),
             ends_wait=ends_wait,
         )
@@ -76,10 +73,10 @@ class Explain:
         while all pages are read is returned at least once."""
         shard, place = _parsed(cursor)
         for _ in range(PAGES):
-            if shard >= self._engine.shards:
+            if shard >= self._context.engine.shards:
                 return [], None
             try:
-                part, place = await page_of(self._engine, shard, place, limit)
+                part, place = await page_of(self._context.engine, shard, place, limit)
             except ValueError:
                 raise _bad_cursor() from None
             if place is None:
@@ -89,7 +86,7 @@ class Explain:
         return [], self._next(shard, place)
 
     def _next(self, shard: int, place: str | None) -> str | None:
-        if shard >= self._engine.shards:
+        if shard >= self._context.engine.shards:
             return None
         return urlsafe_b64encode(f"{shard}:{place or ''}".encode()).decode().rstrip("=")
 

@@ -55,7 +55,6 @@ class _Run:
 class RunMarkers:
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._ledger = context.ledger
         self._on = context.settings.last_seen_marks == "on"
         self._embedded = context.settings.engine_in_memory
         self.every = STAMP_EMBEDDED_EVERY if self._embedded else STAMP_EVERY
@@ -107,13 +106,13 @@ class RunMarkers:
         run. Returns False if no marker may be written: the run was closed, and this node holds no lease."""
         epoch = self._context.authority.epoch
         if self._run.obsolete:
-            await write_within(self._ledger.end_run(self.run), LEDGER_DEADLINE)
+            await write_within(self._context.ledger.end_run(self.run), LEDGER_DEADLINE)
             self._run = _Run(self.run, closed=True)
         if self.run == epoch and not self._run.closed:
             return True
         if self.run == epoch and not self._context.authority.holds_lease:
             return False
-        await write_within(self._ledger.stamp_run(epoch, self._stamp_time()), LEDGER_DEADLINE)
+        await write_within(self._context.ledger.stamp_run(epoch, self._stamp_time()), LEDGER_DEADLINE)
         if self.run != epoch:
             self._superseded = self.run
         self._run = _Run(epoch)
@@ -136,7 +135,7 @@ class RunMarkers:
             return
         self._run.unsure.update(here)
         try:
-            await write_within(self._ledger.open_marks(self.run, here, gone), LEDGER_DEADLINE)
+            await write_within(self._context.ledger.open_marks(self.run, here, gone), LEDGER_DEADLINE)
         except BaseException:
             self._to_check |= dict.fromkeys(part)
             raise
@@ -178,10 +177,10 @@ class RunMarkers:
         await self.flush()
         if not self.run or self._run.closed or (suspended and not self._embedded):
             return
-        if not await write_within(self._ledger.stamp_run(self.run, at), LEDGER_DEADLINE):
+        if not await write_within(self._context.ledger.stamp_run(self.run, at), LEDGER_DEADLINE):
             await self._on_closed()
         elif self._superseded:
-            await write_within(self._ledger.end_run(self._superseded), LEDGER_DEADLINE)
+            await write_within(self._context.ledger.end_run(self._superseded), LEDGER_DEADLINE)
             self._superseded = ""
 
     def _stamp_time(self) -> int:
@@ -202,7 +201,7 @@ class RunMarkers:
         seens: write no markers until this node has a lease."""
         self._run.closed = not self._context.authority.holds_lease
         if self._run.closed:
-            await write_within(self._ledger.end_run(self.run), LEDGER_DEADLINE)
+            await write_within(self._context.ledger.end_run(self.run), LEDGER_DEADLINE)
         self._check_all()
 
     async def _close_unmoved(self, *, suspended: bool) -> None:
@@ -215,7 +214,7 @@ class RunMarkers:
         if self._stamps % LOOK_EVERY:
             return
         now = self._context.clock.monotonic()
-        found = await read_within(self._ledger.open_runs(), LEDGER_DEADLINE)
+        found = await read_within(self._context.ledger.open_runs(), LEDGER_DEADLINE)
         others = {run: at for run, at in found.items() if run not in (self.run, self._superseded)}
         self._observed = {
             run: seen if (seen := self._observed.get(run)) is not None and seen[0] == at else (at, now)
@@ -237,7 +236,7 @@ class RunMarkers:
             self._context.metrics.ledger_errors += 1
 
     async def _close(self, run: str, latest: int | None) -> None:
-        users = await write_within(self._ledger.close_run(run, latest), LEDGER_DEADLINE)
+        users = await write_within(self._context.ledger.close_run(run, latest), LEDGER_DEADLINE)
         if users:
             log.info("run.closed", run=run, users=users)
 
@@ -246,4 +245,4 @@ class RunMarkers:
         last seen; raises the ledger's errors."""
         for run in (self._superseded, self.run):
             if run:
-                await write_within(self._ledger.end_run(run), LEDGER_DEADLINE)
+                await write_within(self._context.ledger.end_run(run), LEDGER_DEADLINE)

@@ -22,8 +22,7 @@ PART = 2_000  # users per statement batch
 class UncommittedEnds:
     def __init__(self, context: Context, forget: Callable[[str], None]) -> None:
         """`forget` is called with each user that gets a new last seen in the ledger."""
-        self._ledger = context.ledger
-        self._online_delay = context.timings.online_delay
+        self._context = context
         self._forget = forget
         self._ended: list[LocalSession] = []
 
@@ -40,7 +39,7 @@ class UncommittedEnds:
         saved = 0
         try:
             for start in range(0, len(left), PART):
-                await self._save(_latest(left[start : start + PART], self._online_delay))
+                await self._save(_latest(left[start : start + PART], self._context.timings.online_delay))
                 saved = start + PART
         finally:
             self._ended = left[saved:] + self._ended
@@ -48,11 +47,12 @@ class UncommittedEnds:
     async def _save(self, seen: dict[Person, int]) -> None:
         if not seen:
             return
-        known = await read_within(self._ledger.remembered([person.user for person in seen]), LEDGER_DEADLINE)
+        known = await read_within(self._context.ledger.remembered([person.user for person in seen]), LEDGER_DEADLINE)
         visible = {person: at for person, at in seen.items() if not _is_hidden(person, known.get(person.user))}
         # One millisecond less than the record will get: an equal value would not change the record, and cause no log entry.
         await write_within(
-            self._ledger.save_last_seen({person.user: at - 1 for person, at in visible.items()}), LEDGER_DEADLINE
+            self._context.ledger.save_last_seen({person.user: at - 1 for person, at in visible.items()}),
+            LEDGER_DEADLINE,
         )
         for person, at in visible.items():
             self._forget(person.user)
