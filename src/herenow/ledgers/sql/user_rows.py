@@ -77,7 +77,7 @@ class UserRows:
         known: dict[str, Remembered] = {}
         for row in self._remembered(connection, rows(sorted(users))):  # one per mark of a user, or one without
             user, found = row[3], _remembered(row)
-            if row[9] is None:
+            if row[_MARK] is None:
                 known.setdefault(user, found)
             elif found != _UNKNOWN:
                 known[user] = max(found, known.get(user, _UNKNOWN), key=_last_seen)
@@ -125,6 +125,8 @@ _CHOSEN = (
     choices.c.sources,
 )
 
+_MARK = 4 + len(_CHOSEN)
+"""Index of the first column of a mark, after last seen, idle time, version, user and the columns of the choice."""
 
 _UNKNOWN = Remembered()
 
@@ -134,10 +136,10 @@ def _last_seen(known: Remembered) -> int:
 
 
 def _remembered(row: Row) -> Remembered:
-    choice = None if row[2] is None else _choice(row[:9])
-    at, visible_at = row[0], row[9]
+    choice = None if row[2] is None else _choice(row[:_MARK])
+    at, visible_at = row[0], row[_MARK]
     if visible_at is not None:
-        at = _with_mark(at, visible_at, choice, *row[10:])
+        at = _with_mark(at, visible_at, choice, *row[_MARK + 1 :])
     return Remembered(at, choice, row[1])
 
 
