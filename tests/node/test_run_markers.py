@@ -264,7 +264,7 @@ async def test_last_seen_of_a_visit_during_an_outage_is_saved_and_shown_afterwar
         else:
             with pytest.raises(Unavailable):
                 await n1.node.sessions.sign_out("ana", "d1")
-        await world.sleep(2 * n1.node.context.settings.ledger_flush + 0.1 if end == "close" else 0.1)
+        await world.sleep(2 * n1.node.context.settings.ledger_flush + 0.1)
         assert await last_seen(world, "ana") == pytest.approx(left, abs=2)
         await world.sleep(10)
     await world.sleep(20)
