@@ -64,14 +64,14 @@ async def elsewhere(world):
 
 
 @operations(lambda operation: operation.access is not Access.ANYONE)
-async def test_a_request_without_a_token_is_refused(elsewhere, operation):
+async def test_a_request_without_a_token_is_refused_by_every_endpoint_that_needs_one(elsewhere, operation):
     answer = await send(elsewhere, operation, by=None)
     problem(answer, 401, "token_missing")
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
 @operations(lambda operation: operation.access is Access.ANYONE)
-async def test_probes_need_no_token(elsewhere, operation):
+async def test_endpoints_that_are_open_to_anyone_need_no_token(elsewhere, operation):
     answer = await send(elsewhere, operation, by=None)
     assert answer.status_code == (404 if "/public/" in operation.path else 200)  # zoe has no public profile
 
@@ -124,7 +124,7 @@ CLAIMS = {"sub": "ana", "exp": NOW / 1000 + 60}
     ],
 )
 @pytest.mark.parametrize("place", ["header", "query"])
-async def test_a_bad_token_is_refused_with_its_own_code(world, token, code, place):
+async def test_each_kind_of_bad_token_is_refused_with_its_own_error_code(world, token, code, place):
     if place == "header":
         answer = await world.get("/api/v1/presence/me", headers={"authorization": f"Bearer {token}"})
     else:
@@ -135,7 +135,7 @@ async def test_a_bad_token_is_refused_with_its_own_code(world, token, code, plac
         assert token not in detail
 
 
-async def test_a_token_in_the_query_is_accepted(world):
+async def test_a_token_in_the_query_string_is_accepted(world):
     answer = await world.get(f"/api/v1/presence/me?token={world.token('ana')}")
     assert answer.status_code == 200
 
@@ -165,7 +165,7 @@ async def test_an_unknown_method_is_refused_and_the_allow_header_lists_the_known
 
 
 @operations(lambda operation: operation.method == "GET")
-async def test_head_has_the_status_and_content_type_of_get(world, operation):
+async def test_a_head_request_has_the_status_and_content_type_of_the_get_request(world, operation):
     got = await send(world, operation, by=SERVICE)
     head = await world.client.head(
         path_of(operation), headers={"authorization": f"Bearer {world.token(SERVICE, scope='service')}"}
@@ -184,19 +184,19 @@ async def test_an_unknown_path_returns_404(world, path):
 
 
 @with_json
-async def test_a_body_that_is_not_json_is_refused(world, operation):
+async def test_a_request_body_that_is_not_json_is_refused(world, operation):
     for bad in (b"{", b"nope", b'{"a":', b"\xff\xfe", b'{"a":"\xff"}', b"[" * 100_000, b'{"x": NaN}', b"{}{}"):
         problem(await send(world, operation, by=SERVICE, content=bad), 400, "bad_json")
 
 
 @with_json
-async def test_a_body_of_the_wrong_shape_is_refused(world, operation):
+async def test_a_request_body_of_the_wrong_shape_is_refused(world, operation):
     for bad in (b'"text"', b"7", b"null", b"true", b'{"no_such_field": 1}'):
         problem(await send(world, operation, by=SERVICE, content=bad), 400, "bad_shape")
 
 
 @with_json
-async def test_a_field_of_the_wrong_type_is_refused(world, operation):
+async def test_a_request_body_with_a_field_of_the_wrong_type_is_refused(world, operation):
     fields = set(operation.body.shape.__struct_fields__) if operation.path != "/api/v1/heartbeats" else {"x"}
     for field in fields:
         for wrong in ({"an": "object"}, "yes" if field in FLAGS else True):
@@ -205,7 +205,7 @@ async def test_a_field_of_the_wrong_type_is_refused(world, operation):
 
 
 @with_body
-async def test_a_body_that_is_too_large_is_refused(world, operation):
+async def test_a_request_body_that_is_too_large_is_refused(world, operation):
     most = world.settings.max_body
     content = b" " * (most - 2) + b"{}"
     assert (await send(world, operation, by=SERVICE, content=content)).status_code != 413
@@ -214,7 +214,7 @@ async def test_a_body_that_is_too_large_is_refused(world, operation):
 
 
 @with_body
-async def test_a_body_without_a_declared_length_is_refused_once_it_exceeds_the_limit(world, operation):
+async def test_a_request_body_without_a_declared_length_is_refused_once_it_exceeds_the_limit(world, operation):
     sent = 0
 
     async def endless():
@@ -228,14 +228,14 @@ async def test_a_body_without_a_declared_length_is_refused_once_it_exceeds_the_l
 
 
 @with_body
-async def test_a_body_of_another_content_type_is_refused(world, operation):
+async def test_a_request_body_of_another_content_type_than_json_is_refused(world, operation):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x"):
         answer = await send(world, operation, by=SERVICE, content=b"{}", headers={"content-type": kind})
         problem(answer, 415, "unsupported_media_type")
 
 
 @with_body
-async def test_a_missing_content_type_and_its_parameters_are_accepted(world, operation):
+async def test_a_request_body_without_a_content_type_or_with_a_charset_is_accepted(world, operation):
     content = json.dumps(BODIES[operation.path]).encode()
     for headers in ({}, {"content-type": 'Application/JSON; charset="utf-8"'}):
         answer = await send(world, operation, by=SERVICE, content=content, headers=headers)
@@ -243,7 +243,7 @@ async def test_a_missing_content_type_and_its_parameters_are_accepted(world, ope
 
 
 @operations(lambda operation: bool(operation.path_names))
-async def test_an_invalid_id_is_refused_in_every_path(world, operation):
+async def test_an_invalid_id_in_the_path_is_refused_by_every_endpoint(world, operation):
     for name in operation.path_names:
         ids = dict.fromkeys(operation.path_names, "fine") | {"b": "other", name: "a%20b"}
         answer = await world.call(operation.method, operation.path.format(**ids), by=SERVICE)

@@ -31,7 +31,7 @@ async def batch(world, *beats):
 # --- The caller's own device
 
 
-async def test_a_heartbeat_makes_its_device_online(world):
+async def test_a_rest_heartbeat_makes_its_user_online_and_lists_its_device(world):
     body = {"device_id": "tv", "platform": "other", "activity_type": "active"}
     answer = await world.post("/api/v1/presence/heartbeat", body, by="viewer")
     assert (answer.status_code, answer.json()) == (200, {"device_id": "tv", "beat_every": 30})
@@ -40,19 +40,19 @@ async def test_a_heartbeat_makes_its_device_online(world):
 
 
 @pytest.mark.parametrize("what", [{}, {"json": {}}, {"json": {"device_id": None, "platform": None}}])
-async def test_a_heartbeat_without_a_device_id_uses_the_device_rest(world, what):
+async def test_a_rest_heartbeat_without_a_device_id_belongs_to_a_device_named_rest(world, what):
     for _ in range(3):
         answer = await world.call("POST", "/api/v1/presence/heartbeat", by="plain", **what)
         assert answer.json()["device_id"] == "rest"
     assert list(await devices_of(world, "plain")) == ["rest"]
 
 
-async def test_an_integer_is_accepted_as_a_device_id(world):
+async def test_an_integer_is_accepted_as_a_device_id_of_a_rest_heartbeat(world):
     answer = await world.post("/api/v1/presence/heartbeat", {"device_id": 7}, by="ana")
     assert answer.json()["device_id"] == "7"
 
 
-async def test_an_idle_device_makes_its_user_away(world):
+async def test_a_rest_heartbeat_of_an_idle_device_makes_its_user_away(world):
     await world.post("/api/v1/presence/heartbeat", {"activity_type": "idle"}, by="sleepy")
     assert await status_of(world, "sleepy") == "away"
     world.hands.advance(0.001)
@@ -60,7 +60,7 @@ async def test_an_idle_device_makes_its_user_away(world):
     assert await status_of(world, "sleepy") == "online"
 
 
-async def test_a_device_with_a_websocket_keeps_that_session(world):
+async def test_a_rest_heartbeat_does_not_replace_the_websocket_session_of_its_device(world):
     await world.connect("both", "phone", Platform.MOBILE)
     await world.post("/api/v1/presence/heartbeat", {"device_id": "phone", "platform": "web"}, by="both")
     assert (await devices_of(world, "both"))["phone"]["platform"] == "mobile"
@@ -145,11 +145,11 @@ async def test_each_heartbeat_of_a_batch_is_accepted_or_refused_on_its_own(world
     assert [await status_of(world, user) for user in ("b1", "2", "absent")] == ["online", "away", "offline"]
 
 
-async def test_an_empty_batch_is_accepted(world):
+async def test_an_empty_batch_of_heartbeats_is_accepted(world):
     assert await batch(world) == {"accepted": 0, "dropped": 0, "errors": []}
 
 
-async def test_a_heartbeat_too_soon_is_dropped_but_its_activity_is_applied(world):
+async def test_a_rest_heartbeat_that_comes_too_soon_is_dropped_but_its_activity_is_applied(world):
     beat = {"user_id": "hasty", "device_id": "d"}
     assert (await batch(world, beat))["accepted"] == 1
     again = await batch(world, {**beat, "activity_type": "idle"})
@@ -165,7 +165,7 @@ async def test_heartbeats_of_one_user_in_a_batch_are_applied_in_order():
         assert list(await devices_of(world, "u")) == ["back"]
 
 
-async def test_activity_without_a_device_wakes_live_sessions_and_creates_none(world):
+async def test_a_heartbeat_without_a_device_makes_an_idle_user_active_and_creates_no_session(world):
     await world.post("/api/v1/presence/heartbeat", {"activity_type": "idle"}, by="dozing")
     world.hands.advance(0.001)
     assert (await batch(world, {"user_id": "dozing"}, {"user_id": "ghost", "activity_type": "active"})) == {
@@ -177,7 +177,7 @@ async def test_activity_without_a_device_wakes_live_sessions_and_creates_none(wo
     assert await devices_of(world, "ghost") == {}
 
 
-async def test_a_heartbeat_with_gone_ends_the_session_after_grace():
+async def test_a_heartbeat_that_reports_its_device_gone_makes_the_user_offline_after_the_reconnect_window():
     async with serving(timings=Timings(grace=5_000)) as world:
         await batch(world, {"user_id": "u", "device_id": "d"}, {"user_id": "held", "device_id": "x"})
         world.hands.advance(1)
@@ -189,21 +189,21 @@ async def test_a_heartbeat_with_gone_ends_the_session_after_grace():
         assert status["last_seen"] == NOW + 1_000
 
 
-async def test_a_heartbeat_with_gone_does_not_affect_a_device_with_a_websocket(world):
+async def test_a_heartbeat_that_reports_its_device_gone_does_not_end_the_websocket_of_the_device(world):
     _, closed = await world.connect("wired", "d")
     await batch(world, {"user_id": "wired", "device_id": "d", "gone": True})
     assert closed == []
     assert await status_of(world, "wired") == "online"
 
 
-async def test_a_batch_over_the_row_limit_is_refused(world):
+async def test_a_batch_with_more_heartbeats_than_the_limit_is_refused(world):
     answer = await world.post("/api/v1/heartbeats", [0] * 10_001, by=SERVICE)
     assert "10000" in problem(answer, 400, "too_many_rows")
     full = await world.post("/api/v1/heartbeats", [0] * 10_000, by=SERVICE)
     assert len(full.json()["errors"]) == 10_000
 
 
-async def test_a_large_batch_does_not_block_other_requests(world):
+async def test_a_large_batch_of_heartbeats_does_not_block_other_requests(world):
     beats = [{"user_id": f"many-{number}", "device_id": "d"} for number in range(1_000)]
     await batch(world, *beats)
     order = []
@@ -246,7 +246,7 @@ async def test_a_batch_of_500_heartbeats_needs_few_reads_and_commits():
         assert engine.commits <= 50
 
 
-async def test_heartbeats_are_kept_while_the_store_is_away_without_a_write_for_each(monkeypatch):
+async def test_heartbeats_are_accepted_while_the_store_is_unreachable_without_a_write_attempt_for_each(monkeypatch):
     monkeypatch.setattr("herenow.node.records.decider.WAIT", 0.01)
     engine = Counting(MemoryStore(4, clock=lambda: NOW))
     async with serving(engine=engine) as world:
@@ -261,7 +261,7 @@ async def test_heartbeats_are_kept_while_the_store_is_away_without_a_write_for_e
         engine.away = False
 
 
-async def test_a_heartbeat_whose_outcome_is_unknown_reports_it(world, monkeypatch):
+async def test_a_heartbeat_whose_write_has_an_unknown_outcome_gets_the_code_unknown_outcome(world, monkeypatch):
     async def doubtful(*_args, **_named):
         raise UnknownOutcome("The store did not answer in time.")
 

@@ -13,7 +13,7 @@ async def blocked(world, user):
     return (await world.get("/api/v1/blocks", by=user)).json()["blocked"]
 
 
-async def test_a_block_list_is_stored(world):
+async def test_users_can_be_added_to_and_removed_from_a_block_list(world):
     assert await blocked(world, "lister") == []
     for other in ("zed", "ann", "ann", "nobody-knows", "a%2Fb"):
         assert (await world.put(f"/api/v1/blocks/{other}", by="lister")).status_code == 204
@@ -40,11 +40,11 @@ async def test_a_user_cannot_block_themselves(world, method):
     assert await blocked(world, "me-myself") == []
 
 
-async def test_an_invalid_id_is_refused(world):
+async def test_blocking_an_invalid_user_id_is_refused(world):
     problem(await world.put("/api/v1/blocks/a%20b", by="lister"), 400, "invalid_user_id")
 
 
-async def test_known_and_unknown_ids_are_blocked_alike(world):
+async def test_the_answer_to_a_block_does_not_reveal_whether_the_blocked_user_exists(world):
     await world.connect("known-one")
     answers = [await world.put(f"/api/v1/blocks/{user}", by="probe") for user in ("known-one", "unknown-one")]
     assert answers[0].headers.raw == answers[1].headers.raw
@@ -80,14 +80,14 @@ async def test_j8_a_user_may_block_120_times_a_minute_and_60_times_at_once(world
     assert len(await blocked(world, "hasty")) == 60
 
 
-async def test_j8_an_invalid_block_does_not_count_against_the_rate(world):
+async def test_j8_an_invalid_block_does_not_count_against_the_rate_limit_of_blocks(world):
     for _ in range(70):
         problem(await world.put("/api/v1/blocks/clumsy", by="clumsy"), 400, "blocking_oneself")
         problem(await world.put("/api/v1/blocks/a%20b", by="clumsy"), 400, "invalid_user_id")
     assert (await world.put("/api/v1/blocks/ann", by="clumsy")).status_code == 204
 
 
-async def test_j8_a_service_has_no_rate_of_blocks_for_the_user_of_its_token(world):
+async def test_j8_requests_with_a_service_token_have_no_rate_limit_of_blocks(world):
     codes = {(await world.put(f"/api/v1/blocks/x{number}", by=SERVICE)).status_code for number in range(70)}
     assert codes == {204}
 

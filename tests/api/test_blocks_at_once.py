@@ -35,7 +35,7 @@ async def block_all(world, pairs):
 
 
 @pytest.mark.parametrize("count", [2, 25, 50])
-async def test_g12_blocks_of_one_user_at_once_all_succeed(world, count):
+async def test_g12_a_user_who_blocks_fifty_users_at_once_succeeds_with_all(world, count):
     assert await block_all(world, [("ana", f"other-{number}") for number in range(count)]) == {204: count}
     assert len(await blocked(world, "ana")) == count
 

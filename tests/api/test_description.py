@@ -19,7 +19,7 @@ def described():
     return json.loads(Description(CONTRACT, max_bulk=1000).document)
 
 
-async def test_routes_and_the_openapi_document_agree():
+async def test_the_routes_of_the_server_and_the_openapi_document_agree():
     async with serving(start=False) as world:
         routes = {
             (route.path, method)
@@ -32,20 +32,20 @@ async def test_routes_and_the_openapi_document_agree():
         assert routes == {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
 
 
-def test_every_code_of_an_operation_is_a_rest_code_of_the_public_table():
+def test_every_error_code_of_an_api_operation_is_in_the_public_table_as_a_rest_code():
     for operation in CONTRACT:
         for code in codes_of(operation):
             assert Where.REST in CODES[code].where, code
 
 
-def test_every_rest_code_is_used_by_an_operation():
+def test_every_rest_error_code_is_used_by_an_api_operation():
     later = {"not_a_member"}
     used = {code for operation in CONTRACT for code in codes_of(operation)}
     used |= {"not_found", "method_not_allowed"}
     assert {code.name for code in CODES.values() if Where.REST in code.where} - later == used
 
 
-def test_operation_ids_are_unique(described):
+def test_the_operation_ids_in_the_openapi_document_are_unique(described):
     names = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names)
 
@@ -55,7 +55,7 @@ def test_every_reference_in_the_openapi_document_resolves(described):
         assert name in described["components"]["schemas"]
 
 
-def test_the_openapi_document_shows_the_configured_limit():
+def test_the_openapi_document_shows_the_configured_limit_of_ids_per_request():
     assert "7 ids" in document(CONTRACT, max_bulk=7)["info"]["description"]
 
 
@@ -74,7 +74,7 @@ class Page(HTMLParser):
                 self.ids.add(value)
 
 
-async def test_the_api_page_loads_nothing_and_links_only_to_existing_anchors():
+async def test_the_api_documentation_page_loads_no_other_files_and_has_no_broken_links():
     async with serving(start=False) as world:
         answer = await world.get("/docs")
     page = Page(answer.text)
@@ -87,7 +87,7 @@ async def test_the_api_page_loads_nothing_and_links_only_to_existing_anchors():
         assert link == "/openapi.json" or link.removeprefix("#") in page.ids
 
 
-async def test_the_api_page_explains_every_code_and_shows_every_endpoint():
+async def test_the_api_documentation_page_explains_every_rest_error_code_and_shows_every_endpoint():
     async with serving(start=False) as world:
         text = (await world.get("/docs")).text
     page = Page(text)

@@ -9,7 +9,7 @@ from herenow.wire.codes import Close
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_devices_are_listed_once_each_sorted_by_id(world):
+async def test_the_devices_of_a_user_are_listed_once_each_sorted_by_id(world):
     await world.connect("ana", "phone")
     await world.connect("ana", "phone")
     await world.connect("ana", "laptop", Platform.DESKTOP)

@@ -16,7 +16,7 @@ async def explain(world, viewer, target):
     return answer.json()
 
 
-async def test_explain_names_the_rule_that_decided(world):
+async def test_the_explain_endpoint_names_the_visibility_rule_that_decided_what_the_viewer_sees(world):
     await world.befriend(("x-bob", "x-ana"))
     await world.connect("x-ana", "laptop")
     answers = [(await explain(world, "x-bob", "x-ana"))["rule"]]
@@ -35,7 +35,7 @@ async def test_explain_names_the_rule_that_decided(world):
     assert answers == ["contacts", "blurred", "nobody", "blocked", "not_related", "self", "everyone", "invisible"]
 
 
-async def test_explain_names_session_timer_mode_and_the_status_the_viewer_gets(world):
+async def test_the_explain_endpoint_names_session_timer_mode_and_the_status_the_viewer_gets(world):
     await world.befriend(("y-bob", "y-ana"))
     await world.connect("y-ana", "laptop")
     found = await explain(world, "y-bob", "y-ana")
@@ -56,7 +56,7 @@ async def test_explain_names_session_timer_mode_and_the_status_the_viewer_gets(w
     assert (nobody["truth"]["because"], nobody["truth"]["sessions"]) == ("no_session", [])
 
 
-async def test_explain_names_the_sources_of_mode_and_custom_status(world):
+async def test_the_explain_endpoint_names_who_set_mode_and_custom_status(world):
     await world.connect("s-ana", "laptop")
     truth = (await explain(world, "s-bob", "s-ana"))["truth"]
     assert (truth["mode_source"], truth["custom_status"], truth["custom_source"], truth["sources"]) == (
@@ -78,7 +78,7 @@ async def test_explain_names_the_sources_of_mode_and_custom_status(world):
 
 
 @pytest.mark.parametrize("query", ["", "?viewer=a", "?target=b", "?viewer=a&viewer=b&target=c"])
-async def test_explain_needs_two_users(world, query):
+async def test_the_explain_endpoint_needs_exactly_one_viewer_and_one_target(world, query):
     problem(await world.get(f"/api/v1/explain{query}", by=SERVICE), 400, "bad_shape")
 
 
@@ -111,7 +111,7 @@ async def test_users_who_are_not_offline_are_listed_page_by_page():
         assert (await walk(world, "&status=away"))[0] == []
 
 
-async def test_a_listing_for_a_viewer_contains_only_users_the_viewer_sees():
+async def test_a_list_of_users_for_a_viewer_contains_only_users_the_viewer_sees():
     async with serving() as world:
         await world.befriend(("bob", "ana"), ("bob", "cy"), ("bob", "dee"))
         for name in ("ana", "cy", "dee", "stranger"):
@@ -122,12 +122,12 @@ async def test_a_listing_for_a_viewer_contains_only_users_the_viewer_sees():
 
 
 @pytest.mark.parametrize("query", ["status=offline", "status=", "cursor=x", "cursor=%00", "cursor=MDp6eno", "limit=x"])
-async def test_a_listing_with_an_invalid_query_is_refused(world, query):
+async def test_a_list_of_users_with_an_invalid_query_is_refused(world, query):
     await world.connect("somebody")
     problem(await world.get(f"/api/v1/users?{query}", by=SERVICE), 400, "bad_shape")
 
 
-async def test_a_cursor_beyond_the_last_page_returns_an_empty_page(world):
+async def test_a_cursor_beyond_the_last_page_of_the_list_of_users_returns_an_empty_page(world):
     answer = await world.get("/api/v1/users?cursor=OTk6", by=SERVICE)
     assert answer.json() == {"users": [], "cursor": None}
 

@@ -85,12 +85,12 @@ def call():
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_valid_requests_get_documented_responses(call, operation):
+def test_valid_api_requests_get_responses_that_the_openapi_document_describes(call, operation):
     every(operation.as_strategy(generation_mode=GenerationMode.POSITIVE), call)
 
 
 @pytest.mark.parametrize("operation", WITH_BODY.values(), ids=WITH_BODY)
-def test_invalid_requests_get_documented_responses(call, operation):
+def test_invalid_api_requests_get_responses_that_the_openapi_document_describes(call, operation):
     every(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE), call)
 
 

@@ -19,7 +19,7 @@ EDGES = [
 
 @pytest.mark.parametrize(("path", "shape"), EDGES, ids=["follow", "contact", "member"])
 @pytest.mark.parametrize(("a", "b"), [("ana", "bob"), ("1", "01"), ("ä%2Fb", "c%2Cd"[:1])])
-async def test_an_edge_is_put_read_and_deleted_idempotently(world, path, shape, a, b):
+async def test_a_follow_a_contact_or_a_room_membership_is_put_read_and_deleted_idempotently(world, path, shape, a, b):
     path = path.format(a, b)
     problem(await world.get(path, by=SERVICE), 404, "not_found")
     for _ in range(2):
@@ -40,7 +40,7 @@ async def test_a_follow_is_directed_and_a_contact_is_symmetric(world):
     assert (await world.get("/api/v1/contacts/y/x", by=SERVICE)).json() == {"a": "y", "b": "x", "until": None}
 
 
-async def test_a_new_or_removed_edge_changes_what_a_viewer_sees_at_once(world):
+async def test_a_new_or_removed_follow_or_contact_changes_what_a_viewer_sees_at_once(world):
     await world.connect("shown")
 
     async def seen():
@@ -74,7 +74,7 @@ async def test_a_contact_may_have_an_end_time(world):
     ("until", "code"),
     [(1, "instant_in_past"), (NOW + 10**12, "instant_too_far"), ("never", "invalid_instant"), ([], "invalid_instant")],
 )
-async def test_an_invalid_end_of_a_contact_is_refused(world, until, code):
+async def test_an_invalid_end_time_of_a_contact_is_refused(world, until, code):
     problem(await world.put("/api/v1/contacts/p/q", {"until": until}, by=SERVICE), 400, code)
     problem(await world.get("/api/v1/contacts/p/q", by=SERVICE), 404, "not_found")
 
@@ -98,7 +98,7 @@ async def lines(world, *rows, **what):
     return await world.call("POST", "/api/v1/relations", by=SERVICE, content=content, headers=headers, **what)
 
 
-async def test_an_import_counts_rows_and_changes(world):
+async def test_an_import_of_relations_returns_the_number_of_rows_and_of_changes(world):
     rows = (
         {"kind": "follow", "a": "i1", "b": "i2"},
         b"",
@@ -114,7 +114,7 @@ async def test_an_import_counts_rows_and_changes(world):
     assert (await world.get("/api/v1/rooms/lobby/members/i1", by=SERVICE)).status_code == 200
 
 
-async def test_an_empty_import_imports_nothing(world):
+async def test_an_empty_import_of_relations_changes_nothing(world):
     assert (await lines(world)).json() == {"rows": 0, "changed": 0}
 
 
@@ -133,19 +133,19 @@ async def test_an_empty_import_imports_nothing(world):
         ({"kind": "contact", "a": "a", "b": "b", "until": "soon"}, "invalid_instant"),
     ],
 )
-async def test_one_bad_line_cancels_the_whole_import_and_is_named(world, bad, code):
+async def test_one_bad_line_cancels_the_whole_import_of_relations_and_the_error_names_the_line(world, bad, code):
     answer = await lines(world, {"kind": "follow", "a": "all", "b": "none"}, b"", bad)
     assert problem(answer, 400, code).startswith("Line 3: ")
     problem(await world.get("/api/v1/follows/all/none", by=SERVICE), 404, "not_found")
 
 
-async def test_an_import_over_the_row_limit_is_refused(world):
+async def test_an_import_of_more_relations_than_the_limit_is_refused(world):
     row = b'{"kind":"room","a":"r","b":"u"}'
     assert (await lines(world, *[row] * MOST)).json()["rows"] == MOST
     assert str(MOST) in problem(await lines(world, *[row] * (MOST + 1)), 400, "too_many_rows")
 
 
-async def test_an_unreachable_ledger_returns_503_with_a_reason(world, monkeypatch):
+async def test_a_relation_change_while_the_ledger_is_unreachable_returns_503_with_a_reason(world, monkeypatch):
     async def away(*_args):
         raise Unavailable("the ledger is out of reach")
 

@@ -92,7 +92,7 @@ async def test_a_custom_status_is_cleared_and_may_be_cleared_again(world, of):
     assert (await own(world, user))["custom_status"] is None
 
 
-async def test_a_custom_status_never_changes_liveness(world, of):
+async def test_setting_a_custom_status_makes_no_offline_user_online(world, of):
     user, path, by = of("dead", "status")
     await world.put(path, {"text": "x"}, by=by)
     status = (await world.get(f"/api/v1/presence/{user}", by=SERVICE)).json()
@@ -136,7 +136,7 @@ async def test_an_invalid_mode_is_refused(world, of, body, code):
     problem(await world.put(path, body, by=by), 400, code)
 
 
-async def test_clearing_the_mode_keeps_the_text_and_clearing_the_text_keeps_the_mode(world):
+async def test_clearing_the_mode_keeps_the_custom_text_and_clearing_the_text_keeps_the_mode(world):
     await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="both")
     await world.put("/api/v1/presence/status", {"text": "x"}, by="both")
     await world.put("/api/v1/presence/mode", {"mode": "auto"}, by="both")
@@ -159,7 +159,7 @@ async def shown(world, user):
     return me["mode"], me.get("mode_source"), text, me.get("custom_source")
 
 
-async def test_the_user_s_own_choice_counts_before_that_of_every_service(world):
+async def test_a_mode_or_text_chosen_by_the_user_counts_before_those_set_by_services(world):
     await world.put("/api/v1/presence/mode", {"mode": "away"}, by="chief")
     await world.put("/api/v1/presence/status", {"text": "mine"}, by="chief")
     for source in ("call", "service", "calendar", "schedule"):
@@ -191,7 +191,7 @@ async def test_the_user_s_own_choice_counts_before_that_of_every_service(world):
         ({"source": "service"}, "?source=service"),
     ],
 )
-async def test_the_default_source_is_service(world, body, query):
+async def test_a_mode_or_text_set_by_a_service_has_the_source_service_by_default(world, body, query):
     user = "default"
     await world.put(f"/api/v1/users/{user}/mode{query}", {"mode": "busy", **body}, by=SERVICE)
     await world.put(f"/api/v1/users/{user}/status{query}", {"text": "x", **body}, by=SERVICE)
@@ -201,7 +201,7 @@ async def test_the_default_source_is_service(world, body, query):
     assert await shown(world, user) == ("auto", None, None, None)
 
 
-async def test_clearing_one_source_leaves_the_others(world):
+async def test_clearing_the_mode_of_another_source_leaves_the_mode_set_by_the_calendar(world):
     await setting(world, "two", "mode", "calendar", mode="away")
     await world.delete("/api/v1/users/two/mode", by=SERVICE)
     await world.delete("/api/v1/users/two/status?source=calendar", by=SERVICE)
@@ -211,27 +211,27 @@ async def test_clearing_one_source_leaves_the_others(world):
 
 
 @pytest.mark.parametrize("source", ["user", "Call", "", "meeting", 7, ["call"], True])
-async def test_an_unknown_source_is_refused(world, source):
+async def test_a_mode_or_custom_status_with_an_unknown_source_is_refused(world, source):
     for what, body in (("mode", {"mode": "busy"}), ("status", {"text": "x"})):
         problem(await setting(world, "who", what, source, **body), 400, "invalid_source")
     assert await shown(world, "who") == ("auto", None, None, None)
 
 
 @pytest.mark.parametrize("source", ["user", "Call", "", "meeting"])
-async def test_an_unknown_source_in_the_address_is_refused(world, source):
+async def test_a_mode_or_custom_status_with_an_unknown_source_in_the_query_string_is_refused(world, source):
     for what, body in (("mode", {"mode": "busy"}), ("status", {"text": "x"})):
         path = f"/api/v1/users/who/{what}?source={source}"
         problem(await world.put(path, body, by=SERVICE), 400, "invalid_source")
         problem(await world.delete(path, by=SERVICE), 400, "invalid_source")
 
 
-async def test_two_different_sources_in_one_request_are_refused(world):
+async def test_a_mode_with_different_sources_in_body_and_query_string_is_refused(world):
     path = "/api/v1/users/who/mode?source=call"
     problem(await world.put(path, {"mode": "busy", "source": "calendar"}, by=SERVICE), 400, "bad_shape")
     problem(await world.delete(f"{path}&source=call", by=SERVICE), 400, "bad_shape")
 
 
-async def test_users_have_no_source_to_choose(world):
+async def test_a_user_cannot_name_a_source_for_their_own_mode_or_custom_status(world):
     problem(await world.put("/api/v1/presence/mode", {"mode": "busy", "source": "call"}, by="who"), 400, "bad_shape")
     problem(await world.put("/api/v1/presence/status", {"text": "x", "source": "call"}, by="who"), 400, "bad_shape")
 
@@ -251,7 +251,7 @@ async def test_a_mode_and_status_set_by_a_service_are_shown_to_friends(world):
 DEFAULTS = {"visibility": "contacts", "share_last_seen": True, "idle_after": None, "public": False}
 
 
-async def test_preferences_are_merged_and_returned(world):
+async def test_new_preferences_are_merged_into_the_saved_ones_and_returned(world):
     path = "/api/v1/presence/preferences"
     result = dict(DEFAULTS)
     assert (await world.get(path, by="pref")).json() == result
@@ -307,7 +307,7 @@ async def test_an_invalid_preference_is_refused_and_changes_nothing(world, body,
     assert (await world.get("/api/v1/presence/preferences", by="careful-pref")).json() == DEFAULTS
 
 
-async def test_a_users_own_idle_after_replaces_the_default(world):
+async def test_the_idle_after_preference_of_a_user_replaces_the_default(world):
     await world.connect("quick")
     await world.connect("slow")
     await world.put("/api/v1/presence/preferences", {"idle_after": 40}, by="quick")

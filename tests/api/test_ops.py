@@ -47,7 +47,7 @@ async def test_a_draining_node_still_answers_rest_requests(world, monkeypatch):
     assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
 
 
-async def test_readyz_and_stats_list_what_is_degraded(world, monkeypatch):
+async def test_readyz_and_statistics_list_the_degraded_parts_of_a_node(world, monkeypatch):
     node = world.node
     monkeypatch.setattr(node.access._feed, "trouble", "The ledger is away.")
     monkeypatch.setattr(node.records.ledger_writer, "is_late", True)
@@ -100,16 +100,16 @@ async def test_a_forwarded_request_from_loopback_needs_a_token_for_statistics(wo
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST"])
-async def test_a_loopback_host_header_is_accepted_without_a_token(world, path, host):
+async def test_statistics_need_no_token_for_a_loopback_request_with_a_loopback_host_header(world, path, host):
     assert (await get(world, path, "127.0.0.1", {"host": host})).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["rebound.example:8080", "127.0.0.1.evil.example", "localhost.evil", "[", ""])
-async def test_a_foreign_host_header_on_loopback_needs_a_token(world, path, host):
+async def test_statistics_need_a_token_for_a_loopback_request_with_a_foreign_host_header(world, path, host):
     problem(await get(world, path, "127.0.0.1", {"host": host}), 401, "token_missing")
 
 
-async def test_a_token_decides_access_to_statistics_for_any_peer(world, path):
+async def test_from_any_address_a_service_token_gives_access_to_statistics_and_a_user_token_does_not(world, path):
     for peer in ("127.0.0.1", STRANGER[0]):
         for by, status in (("ana", 403), (SERVICE, 200)):
             scope = "service" if by == SERVICE else None
@@ -126,7 +126,7 @@ async def get(world, path, peer, headers=None):
 # --- Correctness
 
 
-async def test_gauges_equal_a_full_count():
+async def test_counts_of_users_connections_and_sessions_in_metrics_are_exact():
     async with serving() as world:
         for user in ("on1", "on2", "busy", "away", "hidden", "left"):
             await world.connect(user)
@@ -203,7 +203,7 @@ async def test_every_counter_of_the_node_is_in_metrics(world):
         assert told.get(number, f"herenow_{number}_total") in names
 
 
-async def test_no_label_names_a_user(world):
+async def test_no_label_in_metrics_contains_a_user_id(world):
     await world.connect("unmistakable")
     await world.get("/api/v1/presence/unmistakable", by="unmistakable")
     assert "unmistakable" not in (await world.get("/metrics", by=SERVICE)).text

@@ -28,7 +28,7 @@ async def ask(world, by, which=0, times=1):
     return answers[-1]
 
 
-async def test_polling_allows_a_burst_then_one_read_per_period_with_retry_after(world):
+async def test_a_polling_user_may_read_in_a_burst_and_then_once_per_period_with_retry_after(world):
     assert (await ask(world, "ana", times=5)).status_code == 200
     refused = await ask(world, "ana")
     assert "stream" in problem(refused, 429, "polling_too_fast")
@@ -84,7 +84,7 @@ async def test_a_user_with_rest_heartbeats_or_a_session_on_another_node_has_no_p
     assert (await ask(world, "bo", times=20)).status_code == 200
 
 
-async def test_an_event_stream_does_not_lift_the_polling_limit(world):
+async def test_a_user_with_an_open_event_stream_still_has_the_polling_limit(world):
     world.node.viewing.open_stream(
         "ana", bearer="ana", issued_at=None, send=lambda _: None, end=lambda *_: None, abort=lambda: None
     )
@@ -98,7 +98,7 @@ async def test_a_service_has_no_polling_limit_even_when_it_names_a_viewer(world)
         assert answer.status_code == 200
 
 
-async def test_a_full_rate_limit_bucket_is_removed(world):
+async def test_a_polling_limit_that_is_fully_available_again_uses_no_memory(world):
     for number in range(50):
         await ask(world, f"u{number}")
     assert len(world.node.viewing.polling) == 50
@@ -107,7 +107,7 @@ async def test_a_full_rate_limit_bucket_is_removed(world):
     assert len(world.node.viewing.polling) == 1
 
 
-async def test_the_number_of_rate_limit_buckets_is_bounded(world, monkeypatch):
+async def test_the_number_of_users_whose_polling_limit_is_in_memory_is_bounded(world, monkeypatch):
     monkeypatch.setattr(world.node.viewing.polling._reads._full_at, "_size", 10)
     for number in range(50):
         await ask(world, f"u{number}")

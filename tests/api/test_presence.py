@@ -32,17 +32,17 @@ def ask(request, world):
     return ask
 
 
-async def test_bulk_statuses_come_in_the_order_asked_each_user_once(ask):
+async def test_a_bulk_read_returns_statuses_in_the_order_of_the_request_and_each_user_once(ask):
     answer = await ask("c", "a", "b", "a", "c")
     assert answer.status_code == 200
     assert [status["user_id"] for status in answer.json()] == ["c", "a", "b"]
 
 
-async def test_an_empty_list_of_ids_returns_an_empty_list(ask):
+async def test_a_bulk_read_of_no_user_ids_returns_an_empty_list(ask):
     assert (await ask()).json() == []
 
 
-async def test_strangers_and_unknown_ids_get_the_same_answer(world, ask):
+async def test_reading_a_stranger_and_reading_an_unknown_id_give_the_same_answer(world, ask):
     await world.connect("somebody-else")
     await world.put("/api/v1/presence/status", {"text": "hi"}, by="somebody-else")
     as_of = world.node.context.clock.now()
@@ -51,7 +51,9 @@ async def test_strangers_and_unknown_ids_get_the_same_answer(world, ask):
     assert nowhere == {"user_id": "nobody", **STRANGER, "as_of": as_of}
 
 
-async def test_statuses_of_strangers_are_not_read_so_timing_equals_unknown_ids(world, ask, monkeypatch):
+async def test_statuses_of_strangers_are_not_read_so_that_timing_does_not_reveal_whether_they_exist(
+    world, ask, monkeypatch
+):
     await world.befriend(("ana", "known"))
     asked = []
     look = world.node.records.read
@@ -65,7 +67,7 @@ async def test_statuses_of_strangers_are_not_read_so_timing_equals_unknown_ids(w
     assert asked == ["known", "ana"]
 
 
-async def test_only_users_of_a_stale_shard_are_marked_stale(world, ask):
+async def test_only_statuses_of_users_in_a_stale_shard_are_marked_stale(world, ask):
     users = [f"shard-{number}" for number in range(40)]
     world.node.delivery.set_stale(1, stale=True)
     world.hands.advance(1)
@@ -95,19 +97,19 @@ async def test_the_status_of_a_friend_is_shown(world, ask, request):
     assert (await world.get(f"/api/v1/presence/{friend}", by="ana")).json() == status
 
 
-async def test_the_limit_counts_ids_before_they_are_deduplicated(world, ask):
+async def test_the_limit_of_user_ids_in_a_bulk_read_counts_duplicates(world, ask):
     most = world.settings.max_bulk
     assert len((await ask(*["a"] * most)).json()) == 1
     detail = problem(await ask(*["a"] * (most + 1)), 400, "too_many_ids")
     assert str(most) in detail
 
 
-async def test_an_invalid_user_id_is_named_in_the_error(ask):
+async def test_the_error_of_a_bulk_read_names_the_invalid_user_id(ask):
     assert "'%'" not in problem(await ask("good", "a" * 200), 400, "invalid_user_id")
     assert "'aaaa" in problem(await ask("good", "a" * 200), 400, "invalid_user_id")
 
 
-async def test_an_empty_item_is_refused(ask):
+async def test_an_empty_user_id_in_a_bulk_read_is_refused(ask):
     for ids in (["a", "", "b"], ["", ""], ["a", ""]):
         problem(await ask(*ids), 400, "empty_item")
 
@@ -117,7 +119,7 @@ async def test_a_bulk_read_without_user_ids_is_refused(world, query):
     assert "user_ids" in problem(await world.get("/api/v1/presence" + query, by=SERVICE), 400, "bad_shape")
 
 
-async def test_repeated_user_ids_parameters_are_joined(world):
+async def test_repeated_user_ids_parameters_of_a_bulk_read_are_joined(world):
     answer = await world.get("/api/v1/presence?user_ids=b&user_ids=a,b", by="ana")
     assert [status["user_id"] for status in answer.json()] == ["b", "a"]
 
@@ -133,7 +135,7 @@ async def test_integers_are_accepted_as_user_ids_and_other_json_types_are_refuse
 
 
 @pytest.mark.parametrize("user", ["a/b", "ünï", "a%b", "a+b", "a&b=c?#", "%2F", "€" * 42])
-async def test_any_id_round_trips_through_path_query_and_body(world, user):
+async def test_any_user_id_is_accepted_and_returned_unchanged_in_path_query_and_body(world, user):
     spelled = quote(user, safe="")
     one = (await world.get(f"/api/v1/presence/{spelled}", by="ana")).json()
     [many] = (await world.get(f"/api/v1/presence?user_ids={spelled}", by="ana")).json()
@@ -150,7 +152,7 @@ async def test_an_invalid_user_id_is_refused_in_path_and_query(world, spelled):
         assert many.json()["code"] in ("invalid_user_id", "bad_shape")
 
 
-async def test_fixed_path_words_take_precedence_over_user_ids(world):
+async def test_fixed_words_in_a_path_such_as_me_take_precedence_over_user_ids(world):
     await world.befriend(("ana", "me"))
     await world.connect("me")
     assert "devices" in (await world.get("/api/v1/presence/me", by="ana")).json()
@@ -162,7 +164,7 @@ async def test_fixed_path_words_take_precedence_over_user_ids(world):
     problem(await world.get("/api/v1/presence/stream", by="ana"), 400, "bad_shape")
 
 
-async def test_a_trailing_slash_is_ignored(world):
+async def test_a_trailing_slash_of_a_request_path_is_ignored(world):
     for path in ("/api/v1/presence/me", "/api/v1/presence/ana", "/api/v1/presence/count", "/healthz", "/docs"):
         assert (await world.get(path + "/", by="ana")).status_code == 200
     assert (await world.get("/api/v1/presence/?user_ids=", by="ana")).json() == []
@@ -185,7 +187,7 @@ async def test_a_service_reads_true_statuses_unless_it_names_a_viewer(world, ask
     assert (truth["status"], as_stranger["status"], as_self["status"]) == ("online", "offline", "online")
 
 
-async def test_me_in_a_service_request_is_the_named_viewer_or_the_token_subject(world):
+async def test_a_service_request_without_a_named_viewer_is_answered_for_the_subject_of_its_token(world):
     await world.befriend((SERVICE, "pal"), ("viewed", "pal"))
     await world.connect("pal")
     assert (await world.get("/api/v1/presence/count", by=SERVICE)).json()["online"] == 1
@@ -258,7 +260,7 @@ async def test_a_leaderboard_limit_out_of_range_is_refused(world, limit, code):
     problem(await world.get(f"/api/v1/presence/leaderboard?limit={limit}", by="ana"), 400, code)
 
 
-async def test_the_operator_configures_the_limits(world):
+async def test_the_operator_can_configure_the_limit_of_users_per_bulk_read(world):
     async with serving(max_bulk=3) as small:
         assert (await small.get("/api/v1/presence?user_ids=a,b,c", by="ana")).status_code == 200
         assert "3" in problem(await small.get("/api/v1/presence?user_ids=a,b,c,d", by="ana"), 400, "too_many_ids")
@@ -278,7 +280,7 @@ async def test_too_many_or_undecodable_query_parameters_are_refused(world):
     problem(await world.get("/api/v1/presence?user_ids=%FF", by="ana"), 400, "bad_shape")
 
 
-async def test_a_duplicate_json_key_is_refused(world):
+async def test_a_request_body_with_a_duplicate_json_key_is_refused(world):
     twice = json.dumps({"user_ids": ["a"]})[:-1] + ', "user_ids": []}'
     answer = await world.call("POST", "/api/v1/presence/query", by="ana", content=twice)
     problem(answer, 400, "bad_json")

@@ -35,7 +35,9 @@ def failing(world, monkeypatch):
         (UnknownOutcome("no answer in 2 s."), "unknown_outcome", None, "No answer in 2 s."),
     ],
 )
-async def test_an_unreachable_service_returns_503(world, failing, error, code, retry, detail):
+async def test_a_request_that_needs_an_unreachable_store_or_ledger_returns_503(
+    world, failing, error, code, retry, detail
+):
     failing(error)
     answer = await world.get("/api/v1/presence/me", by="ana")
     assert problem(answer, 503, code) == detail
@@ -59,14 +61,14 @@ async def test_an_unexpected_error_returns_500_and_is_logged_without_the_token(w
     assert SECRET not in str(line)
 
 
-async def test_refusals_are_counted_by_code(world):
+async def test_refused_requests_are_counted_by_error_code(world):
     counted = world.node.context.metrics.refusals
     before = counted["invalid_mode"]
     await world.put("/api/v1/presence/mode", {"mode": "x"}, by="ana")
     assert counted["invalid_mode"] == before + 1
 
 
-async def test_errors_of_mounted_pages_have_the_problem_shape():
+async def test_errors_of_additional_pages_have_the_same_json_shape_as_api_errors():
     async def page(request):
         match request.query_params.get("do"):
             case "404":
@@ -119,7 +121,7 @@ async def test_every_response_has_nosniff_and_no_store_headers(world):
         assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_every_retryable_refusal_has_a_retry_after_header():
+async def test_every_refusal_that_may_be_retried_has_a_retry_after_header():
     for code in CODES.values():
         if code.retry and code.http != 500:
             assert "retry-after" in problem_response(ProtocolError(code.name, "No.")).headers

@@ -13,7 +13,7 @@ async def profile(world, user):
     return await world.get(f"/api/v1/public/{user}")
 
 
-async def test_a_user_without_the_public_preference_looks_like_an_unknown_user(world):
+async def test_the_profile_of_a_user_who_did_not_make_it_public_looks_like_that_of_an_unknown_user(world):
     await world.connect("private-person")
     await world.put(PREFERENCES, {"visibility": "everyone"}, by="private-person")
     one, other = await profile(world, "private-person"), await profile(world, "no-such-one")
@@ -55,7 +55,7 @@ async def test_the_public_profile_of_a_hidden_user_equals_that_of_a_signed_out_u
     assert hidden.json()["status"] == "offline"
 
 
-async def test_the_profile_of_a_user_who_hides_last_seen_shows_a_bucket_with_a_stable_etag(world):
+async def test_the_profile_of_a_user_who_hides_last_seen_shows_an_approximate_time_with_a_stable_etag(world):
     """Users who left at different times of the same day differ only by their names."""
     await world.put(PREFERENCES, {"public": True, "share_last_seen": False}, by="vague")
     tags = set()

@@ -19,7 +19,7 @@ async def noted(world, after):
     return [(change.kind, change.a, change.b) for change in changes]
 
 
-async def test_every_kind_of_change_reaches_the_change_table(world):
+async def test_every_kind_of_reported_relation_change_is_written_to_the_ledger(world):
     head = await world.node.context.ledger.changes_head()
     body = {"pairs": [["a", 2]], "users": ["c"], "members": [["r", "d"]], "rooms": ["s"]}
     assert (await world.post(CHANGED, body, by=SERVICE)).status_code == 204
@@ -64,7 +64,7 @@ async def test_only_a_service_may_report_relation_changes(world):
     problem(await world.post(CHANGED, {}), 401, "token_missing")
 
 
-async def test_a_relation_change_that_cannot_be_written_for_other_nodes_returns_503(monkeypatch):
+async def test_a_reported_relation_change_that_cannot_be_written_to_the_ledger_returns_503(monkeypatch):
     async with serving() as world:
 
         async def away(changes):
@@ -74,7 +74,7 @@ async def test_a_relation_change_that_cannot_be_written_for_other_nodes_returns_
         problem(await world.post(CHANGED, {"users": ["a"]}, by=SERVICE), 503, "unavailable")
 
 
-async def test_open_relations_refuse_edges_but_accept_rooms():
+async def test_if_everyone_may_see_everyone_follows_and_contacts_are_refused_but_rooms_accepted():
     async with serving(make_relations=OpenRelations, relations="open") as world:
         for path in ("/api/v1/follows/a/b", "/api/v1/contacts/a/b"):
             for method in ("PUT", "DELETE", "GET"):
@@ -90,14 +90,14 @@ async def test_open_relations_refuse_edges_but_accept_rooms():
         assert not await world.node.access.is_member("r", "bo")
 
 
-async def test_with_open_relations_strangers_are_visible_but_not_contacts():
+async def test_if_everyone_may_see_everyone_strangers_are_visible_but_are_no_contacts():
     async with serving(make_relations=OpenRelations, relations="open") as world:
         await world.connect("ana")
         assert (await world.get("/api/v1/presence/ana", by="stranger")).json()["status"] == "online"
         assert (await world.get("/api/v1/presence/leaderboard", by="stranger")).json() == {"friends": []}
 
 
-async def test_a_failing_relation_source_is_reported_and_counted(world):
+async def test_a_failing_application_that_keeps_relations_is_named_by_readyz_and_counted_in_metrics(world):
     health = world.node.relations_health
     health.errors["timeout"] += 2
     health.trouble = "The application does not say who is related."

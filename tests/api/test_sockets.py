@@ -58,7 +58,7 @@ def request(world, method, path, body=b"", *, by=SERVICE, more=""):
     return head.encode() + b"\r\n" + body
 
 
-async def test_ids_with_slashes_round_trip(world):
+async def test_ids_with_slashes_in_a_path_are_stored_and_returned_unchanged(world):
     async with listening(world.app) as port:
         put = request(world, "PUT", "/api/v1/follows/a%2Fb/c%2Fd/")
         get = request(world, "GET", "/api/v1/follows/a%2fb/c%2Fd")
@@ -69,7 +69,7 @@ async def test_ids_with_slashes_round_trip(world):
     assert json.loads(found[2]) == {"a": "a/b", "b": "c/d"}
 
 
-async def test_one_connection_serves_many_requests(world):
+async def test_one_http_connection_serves_many_requests(world):
     async with listening(world.app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for number in range(5):
@@ -80,7 +80,7 @@ async def test_one_connection_serves_many_requests(world):
         await writer.wait_closed()
 
 
-async def test_a_declared_body_over_the_limit_is_refused_before_it_is_sent(world):
+async def test_a_request_body_declared_larger_than_the_limit_is_refused_before_it_is_sent(world):
     most = world.settings.max_body
     async with listening(world.app) as port:
         raw = request(world, "POST", "/api/v1/heartbeats", more=f"Content-Length: {most + 1}\r\n")
@@ -89,7 +89,7 @@ async def test_a_declared_body_over_the_limit_is_refused_before_it_is_sent(world
     assert headers["connection"] == "close"
 
 
-async def test_a_body_in_chunks_is_read(world):
+async def test_a_request_body_in_chunked_encoding_is_read(world):
     async with listening(world.app) as port:
         more = "Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n"
         head = request(world, "POST", "/api/v1/presence/query", more=more)
@@ -105,7 +105,7 @@ async def test_a_too_long_request_line_is_refused_and_the_error_names_the_post_e
         assert (status, b"POST /api/v1/presence/query" in body) == (431, True)
 
 
-async def test_a_response_to_head_has_no_body(world):
+async def test_the_response_to_a_head_request_has_no_body(world):
     async with listening(world.app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(world, "HEAD", "/healthz", more="Connection: close\r\n"))

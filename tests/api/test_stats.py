@@ -26,7 +26,7 @@ def of(world, worker, restarts=0):
     return Told(worker, restarts, encode_report(world.node, auth))
 
 
-async def test_every_worker_has_its_own_metric_series():
+async def test_every_worker_process_has_its_own_series_in_metrics():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=4), Told(3, 1, None)]
 
@@ -50,7 +50,7 @@ async def test_metrics_of_a_single_process_have_no_worker_label(world):
     assert "worker" not in (await world.get("/metrics", by=SERVICE)).text
 
 
-async def test_statistics_are_summed_over_workers_and_unresponsive_workers_are_reported():
+async def test_statistics_are_summed_over_workers_and_name_unresponsive_workers():
     async def everyone():
         return [of(one, 1), of(two, 2), Told(3, 0, None)]
 
@@ -65,7 +65,7 @@ async def test_statistics_are_summed_over_workers_and_unresponsive_workers_are_r
     assert stats["degraded"][0]["detail"] == "1 of 3 workers do not answer."
 
 
-async def test_the_same_problem_of_several_workers_is_reported_once():
+async def test_statistics_list_the_same_problem_of_several_workers_once():
     async with serving() as one:
         one.node.context.authority.renewed = float("-inf")
         stats = merge_reports([of(one, 1), of(one, 2)])
@@ -108,7 +108,7 @@ async def told_lately(world, steps=1):
         world.node.admin.history.look()
 
 
-async def test_rates_latency_and_history_combine_all_workers():
+async def test_rates_latency_and_history_in_statistics_combine_all_workers():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=3)]
 
@@ -133,7 +133,7 @@ async def test_rates_latency_and_history_combine_all_workers():
     assert point["p50"] == pytest.approx(0.001)
 
 
-async def test_current_rates_cover_ten_seconds_and_older_samples_are_history(world):
+async def test_current_rates_in_statistics_cover_ten_seconds_and_older_samples_are_history(world):
     world.node.context.metrics.changes += 1_000
     await told_lately(world)
     await told_lately(world, 10)
@@ -143,13 +143,13 @@ async def test_current_rates_cover_ten_seconds_and_older_samples_are_history(wor
     assert max(point["changes"] for point in stats["history"]) == 500.0
 
 
-async def test_an_invalid_since_parameter_is_refused(world):
+async def test_statistics_with_an_invalid_since_parameter_are_refused(world):
     for since in ("x", "-1", "1.5", "9" * 30):
         answer = await world.get(f"/api/v1/stats?since={since}", by=SERVICE)
         assert answer.status_code == 400
 
 
-async def test_the_users_with_most_deliveries_are_listed_under_pseudonyms():
+async def test_statistics_list_the_users_with_most_deliveries_under_pseudonyms():
     async with serving() as world:
         await watched(world, "celebrity", "v1", "v2", "v3")
         await watched(world, "friend", "v4")
@@ -169,7 +169,7 @@ async def test_the_users_with_most_deliveries_are_listed_under_pseudonyms():
         assert other["target"] != most["target"]  # another ledger, another key
 
 
-async def test_a_hidden_user_is_not_listed_among_those_with_most_deliveries():
+async def test_statistics_do_not_list_a_hidden_user_among_those_with_most_deliveries():
     async with serving() as world:
         await watched(world, "hidden", "v1", "v2")
         await world.put("/api/v1/presence/mode", {"mode": "invisible"}, by="hidden")
@@ -181,7 +181,7 @@ async def test_a_hidden_user_is_not_listed_among_those_with_most_deliveries():
         assert target["deliveries"] == 2
 
 
-async def test_statistics_list_the_state_of_every_node_on_the_store():
+async def test_statistics_list_the_state_of_every_node_of_the_cluster():
     async with serving() as world:
         engine, lease = world.node.context.engine, world.node.cluster.lease
         await engine.renew(Lease("moves", 1, 0), begins=True)
@@ -213,7 +213,7 @@ async def test_statistics_list_the_state_of_every_node_on_the_store():
         ("10.0.0.1:6379 failed: ERR who knows", "does not answer"),
     ],
 )
-async def test_a_store_error_is_reported_as_a_sentence_without_the_address(said, word):
+async def test_readyz_describes_a_store_error_in_a_sentence_without_the_address_of_the_store(said, word):
     async with serving() as world:
         world.node.cluster.lease.trouble = said
         answer = await world.get("/readyz")
@@ -222,7 +222,7 @@ async def test_a_store_error_is_reported_as_a_sentence_without_the_address(said,
         assert "6379" not in answer.text
 
 
-async def test_a_store_that_fails_to_drop_saved_records_is_reported_until_it_recovers():
+async def test_readyz_names_a_store_that_fails_to_drop_saved_records_until_it_recovers():
     async with serving() as world:
         engine = world.node.context.engine
         await world.node.sessions.set_mode("ana", Mode.BUSY, None)
@@ -235,7 +235,7 @@ async def test_a_store_that_fails_to_drop_saved_records_is_reported_until_it_rec
         assert (await world.get("/readyz")).json()["degraded"] == []
 
 
-async def test_stale_marks_and_rule_changes_do_not_count_as_slow_deliveries():
+async def test_frames_caused_by_staleness_or_a_block_do_not_count_as_slow_deliveries():
     async with serving() as world:
         await watched(world, "ana", "v1", "v2")
         await world.connect("ana")
@@ -252,7 +252,7 @@ async def test_stale_marks_and_rule_changes_do_not_count_as_slow_deliveries():
         assert took.sum < 1
 
 
-async def test_a_starting_node_has_statistics():
+async def test_a_node_that_is_still_starting_returns_statistics():
     async with serving(start=False) as world:
         stats = (await world.get("/api/v1/stats?since=0", by=SERVICE)).json()
     assert (stats["ready"], stats["processes"][0]["lease_renewed_ago"]) == (False, None)

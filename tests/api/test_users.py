@@ -13,7 +13,7 @@ async def world():
         yield world
 
 
-async def test_disconnect_signs_a_user_out(world):
+async def test_the_disconnect_endpoint_signs_a_user_out_on_all_devices(world):
     await world.befriend(("ana", "bob"))
     _, phone = await world.connect("ana")
     _, tablet = await world.connect("ana", "tablet")
@@ -24,7 +24,7 @@ async def test_disconnect_signs_a_user_out(world):
     assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
 
 
-async def test_disconnecting_one_device_leaves_the_other_devices(world):
+async def test_disconnecting_one_device_of_a_user_leaves_the_other_devices_connected(world):
     _, phone = await world.connect("ana")
     _, tablet = await world.connect("ana", "tablet")
     answer = await world.post("/api/v1/users/ana/disconnect", {"device_id": "tablet"}, by=SERVICE)
@@ -34,12 +34,12 @@ async def test_disconnecting_one_device_leaves_the_other_devices(world):
     problem(gone, 400, "invalid_id")
 
 
-async def test_disconnect_accepts_an_empty_body_and_an_unknown_user(world):
+async def test_the_disconnect_endpoint_accepts_an_empty_body_and_an_unknown_user(world):
     answer = await world.call("POST", "/api/v1/users/nobody/disconnect", by=SERVICE)
     assert answer.status_code == 204
 
 
-async def test_revoke_voids_tokens_issued_before_now_by_default(world):
+async def test_the_revoke_endpoint_invalidates_tokens_issued_before_now_by_default(world):
     old = {"authorization": f"Bearer {world.token('ana')}"}
     _, closed = await world.connect("ana")
     world.hands.advance(1)
@@ -50,7 +50,7 @@ async def test_revoke_voids_tokens_issued_before_now_by_default(world):
     assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
 
 
-async def test_revoke_with_an_instant_keeps_later_tokens_valid(world):
+async def test_the_revoke_endpoint_with_a_time_keeps_tokens_issued_later_valid(world):
     _, closed = await world.connect("ana")
     answer = await world.post("/api/v1/users/ana/revoke", {"issued_before": NOW - 5}, by=SERVICE)
     assert answer.status_code == 200
@@ -68,11 +68,11 @@ async def test_revoke_with_an_instant_keeps_later_tokens_valid(world):
         ("2026-01-01T00:00:00", "invalid_instant"),
     ],
 )
-async def test_an_invalid_revocation_instant_is_refused(world, instant, code):
+async def test_an_invalid_time_of_a_token_revocation_is_refused(world, instant, code):
     problem(await world.post("/api/v1/users/ana/revoke", {"issued_before": instant}, by=SERVICE), 400, code)
 
 
-async def test_a_revocation_instant_before_the_epoch_voids_no_token(world):
+async def test_a_token_revocation_with_a_time_before_1970_invalidates_no_token(world):
     answer = await world.post("/api/v1/users/ana/revoke", {"issued_before": -5}, by=SERVICE)
     assert answer.json()["issued_before"] == 0
     assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
@@ -85,7 +85,7 @@ async def test_a_revoked_service_token_is_refused(world):
     problem(await world.get("/api/v1/stats", headers=old), 401, "token_revoked")
 
 
-async def test_a_deleted_user_has_no_relations_sessions_or_choices_left(world):
+async def test_a_deleted_user_has_no_relations_sessions_mode_or_preferences_left(world):
     await world.befriend(("ana", "bob"))
     await world.node.viewing.apply_relations([RelationRow("room", "r", "ana")])
     await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="ana")
@@ -115,7 +115,9 @@ async def test_deleting_a_user_again_or_an_unknown_user_succeeds(world):
         assert (await world.delete(f"/api/v1/users/{user}", by=SERVICE)).status_code == 204
 
 
-async def test_revoke_and_delete_fail_without_effect_while_the_ledger_is_away(world, monkeypatch):
+async def test_revoking_tokens_and_deleting_a_user_fail_without_effect_while_the_ledger_is_unreachable(
+    world, monkeypatch
+):
     async def away(*_):
         raise Unavailable("The ledger is away.")
 

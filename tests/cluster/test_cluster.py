@@ -44,7 +44,7 @@ async def test_e2_only_users_of_a_killed_node_who_do_not_return_are_shown_offlin
     assert all(bob.saw(user) == ["online"] for user in users[1:10])
 
 
-async def test_e5_a_node_cut_off_for_less_than_lease_and_grace_shows_no_change(world):
+async def test_e5_a_node_cut_off_for_less_than_lease_and_reconnect_window_shows_no_change(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob, far = world.client("ana"), world.client("bob"), world.client("bob", "far")
@@ -64,7 +64,7 @@ async def test_e5_a_node_cut_off_for_less_than_lease_and_grace_shows_no_change(w
     assert ana.connected
 
 
-async def test_e5_users_of_a_node_cut_off_longer_are_shown_offline_once_and_online_after_it_returns(world):
+async def test_e5_users_of_a_node_cut_off_for_long_are_shown_offline_once_and_online_after_it_returns(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob, far = world.client("ana"), world.client("bob"), world.client("bob", "far")
@@ -104,7 +104,7 @@ async def test_e9_a_store_that_refuses_writes_disconnects_no_user(world):
     assert cy.own()["status"] == "online"
 
 
-async def test_e11_a_change_is_one_log_entry_for_any_number_of_viewers(world):
+async def test_e11_a_status_change_is_one_log_entry_for_any_number_of_viewers(world):
     n1, n2 = await world.start_all("n1", "n2")
     viewers = [world.client(f"v{number}") for number in range(50)]
     ana = world.client("ana")
@@ -121,7 +121,7 @@ async def test_e11_a_change_is_one_log_entry_for_any_number_of_viewers(world):
     assert all(viewer.saw("ana") == ["online", "away"] for viewer in viewers)
 
 
-async def test_e20_a_node_with_another_ledger_is_refused_with_an_explanation(world):
+async def test_e20_a_node_with_another_ledger_than_the_cluster_is_refused_with_an_explanation(world):
     await world.start("n1")
     world.ledger._id = "another"
     with pytest.raises(ConfigurationError, match="ledger"):

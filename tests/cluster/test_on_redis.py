@@ -34,12 +34,12 @@ def test_viewers_see_true_statuses_under_random_faults_on_redis(seed, store):
     assert counts["looked"] > 60
 
 
-def test_without_faults_nothing_is_late_on_redis(store):
+def test_without_faults_no_status_is_late_on_redis(store):
     schedule = play(store, 2, chaos=20.0, faults=[])
     assert [node.node.context.metrics.shards_lost for node in schedule.world.nodes.values()] == [0, 0, 0]
     assert [node.node.context.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("kind", ["empty store", "rollback shard", "late"])
-def test_each_single_fault_is_survived_on_redis(kind, store):
+def test_viewers_see_true_statuses_under_each_single_fault_on_redis(kind, store):
     play(store, 1, chaos=15.0, faults=[kind])

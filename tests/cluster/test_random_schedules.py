@@ -71,7 +71,7 @@ async def test_viewers_see_true_statuses_under_random_faults(seed):
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-async def test_each_single_fault_takes_effect_and_is_survived(kind):
+async def test_each_single_fault_takes_effect_and_viewers_still_see_true_statuses(kind):
     async with ran(1, faults=[kind]) as schedule:
         assert not schedule.checker.problems, report(schedule)
         if kind in BY_RULE:
@@ -84,7 +84,7 @@ async def test_each_single_fault_takes_effect_and_is_survived(kind):
             assert any(node.node.context.metrics.epochs for node in schedule.world.nodes.values())
 
 
-async def test_without_faults_nothing_is_late():
+async def test_without_faults_no_status_is_late():
     async with ran(2, faults=[]) as schedule:
         assert not schedule.checker.problems, report(schedule)
         assert not schedule.world.faults.taken
@@ -92,7 +92,7 @@ async def test_without_faults_nothing_is_late():
         assert [node.node.context.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
 
 
-def test_the_same_seed_gives_the_same_schedule():
+def test_the_same_seed_gives_the_same_random_faults_and_the_same_frames():
     async def tell():
         async with ran(7, chaos=20.0) as schedule:
             return schedule.trace, [client.frames for client in schedule.world.clients]
@@ -105,7 +105,7 @@ def test_the_same_seed_gives_the_same_schedule():
 
 
 @pytest.mark.parametrize(("broken", "faults", "finds"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN])
-async def test_the_checker_detects_a_broken_node(broken, faults, finds):
+async def test_the_checker_of_random_schedules_detects_each_deliberately_broken_node(broken, faults, finds):
     """The checker can fail: each of these nodes makes one mistake."""
     for seed in range(40):  # most mistakes show with the first seed; an ignored gap shows in one of eight
         async with ran(seed, faults=faults, spoil=broken) as schedule:

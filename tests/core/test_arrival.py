@@ -34,13 +34,13 @@ DELAY = 5 * S
         "a text meanwhile": ("connect d1, text tea, 1s, no-text, 1s, bye d1", "", None),
     },
 )
-def test_a_new_user_is_shown_after_the_online_delay_or_never(script, shown, last_seen):
+def test_a_user_who_connects_is_shown_after_the_online_delay_and_never_if_they_leave_before(script, shown, last_seen):
     story = Story(online_delay=DELAY).play(script)
     story.saw(shown)
     assert story.last_seen == last_seen
 
 
-def test_before_the_online_delay_ends_every_view_shows_an_unknown_user():
+def test_until_the_online_delay_ends_a_connected_user_looks_like_an_unknown_user():
     story = Story(online_delay=DELAY).play("connect d1 as web, text tea, 4s")
     stranger = Story()
     assert story.view == stranger.view == seen(story.record, ViewScope.FULL)
@@ -50,12 +50,12 @@ def test_before_the_online_delay_ends_every_view_shows_an_unknown_user():
     assert (story.platforms, may_hear_typing(story.record, ViewScope.FULL)) == ("web", True)
 
 
-def test_platforms_are_taken_when_the_online_delay_ends():
+def test_a_user_shown_after_the_online_delay_has_the_platforms_of_all_devices_connected_by_then():
     story = Story(online_delay=DELAY).play("connect d1 as web, connect d2 as mobile, 5s")
     assert story.platforms == "web mobile"
 
 
-def test_a_new_session_that_replaces_one_in_grace_needs_no_online_delay():
+def test_a_session_that_replaces_one_in_its_reconnect_window_is_shown_without_an_online_delay():
     """A session in grace is replaced by another device: the user was already online."""
     story = Story(online_delay=DELAY, max_sessions=1).play("connect d1, 1m, drop d1, 10s, connect d2, 1s")
     story.saw("online")

@@ -24,7 +24,7 @@ def lived(**facts):
     ).presence
 
 
-def test_erasing_leaves_only_the_tombstone():
+def test_deleting_a_user_leaves_only_a_tombstone_in_the_record():
     outcome = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))])
     gone = outcome.presence
     assert (gone.sessions, gone.signed_out, gone.mode, gone.custom, gone.chosen) == ((), (), Mode.AUTO, None, 0)
@@ -35,17 +35,17 @@ def test_erasing_leaves_only_the_tombstone():
     assert decode(encode(gone)) == gone
 
 
-def test_erasing_increases_the_version():
+def test_deleting_a_user_increases_the_version_of_the_record():
     before = lived()
     assert settle(before, T - 5_000, TIMINGS, edits=[erase(T - 5_000)]).presence.version > before.version
 
 
-def test_erasing_again_changes_nothing():
+def test_deleting_a_deleted_user_again_does_not_change_the_record():
     gone = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))]).presence
     assert settle(gone, T + 2, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))]).presence is gone
 
 
-def test_after_an_erase_another_node_does_not_assert_its_session_again():
+def test_after_a_deletion_another_node_does_not_write_its_session_of_the_user_again():
     before = lived()
     gone = settle(before, T + 1, TIMINGS, epoch="other", edits=[erase(T + 1, ("other",))]).presence
     assert [(note.device, note.holder) for note in gone.signed_out] == [("phone", "me")]
@@ -56,7 +56,7 @@ def test_after_an_erase_another_node_does_not_assert_its_session_again():
     assert outcome.presence.last_seen is None
 
 
-def test_an_erased_user_who_returns_starts_with_a_new_record():
+def test_a_deleted_user_who_returns_is_online_with_a_higher_record_version():
     gone = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))]).presence
     back = settle(gone, T + 50, TIMINGS, epoch="me", held=[Held("tab", "me", since=T + 50, seen_at=T + 50)])
     assert back.presence.status is Status.ONLINE
@@ -65,7 +65,7 @@ def test_an_erased_user_who_returns_starts_with_a_new_record():
 
 
 @pytest.mark.parametrize(("after", "kept"), [(REMEMBER_SIGN_OUT - 1, True), (REMEMBER_SIGN_OUT, False)])
-def test_a_tombstone_keeps_the_record_in_the_store_for_a_while(after, kept):
+def test_the_tombstone_of_a_deleted_user_stays_in_the_store_for_ten_minutes(after, kept):
     gone = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))])
     assert gone.wake_at == T + 1 + REMEMBER_SIGN_OUT
     later = settle(gone.presence, T + 1 + after, TIMINGS)

@@ -45,7 +45,7 @@ from herenow.core.model import own
         ),
     },
 )
-def test_a_status_combines_all_devices(script, shown, since):
+def test_the_status_of_a_user_combines_all_their_devices(script, shown, since):
     story = Story().play(script)
     story.saw(shown)
     assert story.since == since
@@ -68,7 +68,7 @@ def test_a_status_combines_all_devices(script, shown, since):
         ),
     },
 )
-def test_several_tabs_are_one_device(script, shown):
+def test_several_tabs_with_one_device_id_are_one_device(script, shown):
     story = Story().play("connect d1")
     assert story.devices == "d1"
     Story().play(script).saw(shown)
@@ -121,10 +121,10 @@ def test_a_user_sees_which_of_their_devices_is_active_and_since_when():
         "C8 the device comes back as another": ("connect d1 as web, drop d1, connect d1 as mobile", "mobile"),
     },
 )
-def test_platforms_agree_with_the_status(script, platforms):
+def test_the_shown_platforms_agree_with_the_shown_status(script, platforms):
     assert Story().play(script).platforms == platforms
 
 
-def test_a_disappearing_platform_is_one_change():
+def test_when_the_only_device_of_a_shown_platform_leaves_viewers_see_one_change():
     story = Story().play("connect d1 as web, connect d2 as mobile, bye d1").saw("online online")
     assert story.since == 0, "since moves only with the status"

@@ -21,13 +21,13 @@ from herenow.core.explain import explained
         "signed out": ("connect d1, bye d1", "offline", "no_session", None),
     },
 )
-def test_explain_names_the_reason_of_a_status(script, status, because, device):
+def test_the_explanation_of_a_status_names_its_reason(script, status, because, device):
     story = Story().play(script)
     found = explained(story.record, story.timings)
     assert (found.status.word, found.because, found.device) == (status, because, device)
 
 
-def test_explain_lists_sessions_mode_and_next_timer():
+def test_the_explanation_of_a_status_lists_sessions_mode_and_next_timer():
     story = Story().play("connect d1 as web, rest d2, 1m, drop d1, 5s, mode invisible for 1h")
     found = explained(story.record, story.timings)
     assert found.hidden

@@ -41,15 +41,15 @@ from tests.core.story import T0, H, M, S, Story, table
         "offline once": ("connect d1, drop d1, 30s, look, look, 1h", "online offline"),
     },
 )
-def test_a_lost_session_is_kept_during_grace(script, shown):
+def test_a_lost_session_is_kept_until_its_reconnect_window_ends(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_a_grace_of_zero_ends_a_lost_session_at_once():
+def test_a_reconnect_window_of_zero_ends_a_lost_session_at_once():
     Story(grace=0).play("connect d1, 1s, drop d1").saw("online offline").play("connect d1").saw("online")
 
 
-def test_a_loss_processed_late_is_offline_since_its_own_time():
+def test_a_disconnect_processed_late_shows_the_user_offline_since_the_disconnect():
     """B2: offline first, then online, with true times."""
     story = Story().play("connect d1, 10s, drop d1, asleep 1h, connect d1")
     story.saw("online offline online")
@@ -69,11 +69,11 @@ def test_a_loss_processed_late_is_offline_since_its_own_time():
         "A2 dead_after and grace from that beat": ("connect d1, 1m, vanish d1, 89s, beat d1, 2m", "offline"),
     },
 )
-def test_a_half_open_socket_is_lost_dead_after_its_last_sign_of_life(script, status):
+def test_a_half_open_socket_is_lost_at_the_dead_after_timeout_counted_from_its_last_sign_of_life(script, status):
     assert Story().play(script).status == status
 
 
-def test_last_seen_of_a_half_open_socket_is_its_last_sign_of_life():
+def test_last_seen_of_a_user_with_a_half_open_socket_is_the_last_sign_of_life():
     story = Story().play("connect d1, 1m, vanish d1, 10m").saw("online offline")
     assert (story.last_seen, story.since) == (1 * M, 1 * M)
 
@@ -89,11 +89,11 @@ def test_last_seen_of_a_half_open_socket_is_its_last_sign_of_life():
         "A5 a second reaper for idleness": ("connect d1, 5m, look, look", "online away"),
     },
 )
-def test_a_reaper_ends_due_sessions(script, shown):
+def test_a_session_reaper_ends_an_overdue_session_once_and_not_after_the_user_returned(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_two_reapers_compute_the_same_record():
+def test_two_session_reapers_compute_the_same_record_of_a_user():
     """A5: both write the same bytes over the same bytes, so the second has nothing to do."""
     story = Story().play("connect d1, drop d1, asleep 31s")
     n1, n2 = story.nodes["n1"], story.nodes["n2"]
@@ -119,18 +119,18 @@ def test_two_reapers_compute_the_same_record():
         ),
     },
 )
-def test_a_late_close_does_not_end_the_session_on_another_node(script, shown):
+def test_a_socket_closed_late_on_the_old_node_does_not_end_the_session_on_the_new_node(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_activity_through_the_previous_node_is_kept():
+def test_activity_that_only_the_previous_node_of_a_device_has_seen_still_counts():
     """The new node knows the activity of the record; the old node knows a later one and reports it when it closes."""
     story = Story().play("connect d1, 30s, connect d1 on n2, 10s, quietly act d1 on n1, 5s, drop d1 on n1, 5m-6s")
     story.saw("online").play("1s").saw("away")
     assert story.since == 40 * S
 
 
-def test_a_sign_of_life_on_the_previous_node_counts_for_last_seen():
+def test_a_sign_of_life_on_the_previous_node_of_a_device_counts_for_last_seen():
     story = Story().play("connect d1, 1s, connect d1 on n2, 9s, vanish d1 on n2, 30s, drop d1 on n1, 5m")
     story.saw("online offline")
     assert story.last_seen == 40 * S
@@ -166,11 +166,11 @@ def test_a_sign_of_life_on_the_previous_node_counts_for_last_seen():
         "the close overtakes the connect": ("connect d1, quietly bye d1, look, 1m", "online offline"),
     },
 )
-def test_events_between_two_settles_give_the_same_result_as_settling_after_each(script, shown):
+def test_connects_and_disconnects_processed_together_show_the_same_as_one_by_one(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_a_loss_that_is_reported_again_changes_nothing():
+def test_a_disconnect_reported_a_second_time_does_not_change_the_record():
     """The node still has the loss of an old connection, while the device is back in the record."""
     story = Story().play("connect d1, 10s, quietly drop d1, asleep 1s")
     [lost] = story.nodes["n1"].lines
@@ -182,7 +182,7 @@ def test_a_loss_that_is_reported_again_changes_nothing():
     assert story.record == before
 
 
-def test_a_loss_processed_after_the_user_returned_still_sets_last_seen():
+def test_a_disconnect_processed_after_the_user_returned_still_sets_last_seen():
     """Nothing is shown, but the ledger gets it like every end."""
     story = Story().play("connect d1, 10s")
     [line] = story.nodes["n1"].lines
@@ -195,7 +195,7 @@ def test_a_loss_processed_after_the_user_returned_still_sets_last_seen():
     assert any(outcome.unsaved for outcome in story.outcomes)
 
 
-def test_a_loss_of_a_hidden_user_who_returned_does_not_change_last_seen():
+def test_a_disconnect_of_a_hidden_user_processed_after_their_return_does_not_change_last_seen():
     story = Story().play("connect d1, mode invisible, 10s")
     [line] = story.nodes["n1"].lines
     lost = replace(line, lost_at=story.now)

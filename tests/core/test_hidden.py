@@ -40,7 +40,7 @@ HIDDEN = {
 
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
 @pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
-def test_a_hidden_user_looks_signed_out_at_the_moment_of_hiding(before, hidden):
+def test_a_hidden_user_looks_to_others_like_one_who_signed_out_at_the_moment_of_hiding(before, hidden):
     """G4, whatever the user does while hidden; no frame is sent."""
     signed_out = Story().play(before).play("bye-all")
     story = Story().play(before).play("mode invisible")
@@ -68,7 +68,7 @@ def test_a_hidden_user_sees_their_own_true_status(script, truth):
     assert own(story.record).status.word == truth
 
 
-def test_the_true_view_of_a_hidden_user_has_all_status_fields():
+def test_the_true_status_of_a_hidden_user_includes_custom_text_and_platforms():
     story = Story().play("connect d1 as web, text tea, mode invisible")
     view = truth(story.record)
     assert (view.status.word, view.custom and view.custom.text, view.last_seen) == ("online", "tea", None)
@@ -117,7 +117,7 @@ def test_the_true_view_of_a_hidden_user_has_all_status_fields():
         "shown in grace": ("connect d1, mode invisible, 1m, drop d1, 10s, mode auto", "online offline online", 70 * S),
     },
 )
-def test_a_user_who_becomes_visible_again_is_shown_as_one_change(script, shown, since):
+def test_a_hidden_user_who_becomes_visible_again_is_announced_with_a_single_change(script, shown, since):
     story = Story().play(script)
     story.saw(shown)
     assert story.since == since
@@ -146,11 +146,11 @@ def test_a_user_who_becomes_visible_again_is_shown_as_one_change(script, shown, 
         "visible evidence after it": ("connect d1, mode invisible, 1m, mode auto, 1m, drop d1, 1m", 2 * M),
     },
 )
-def test_hidden_activity_never_enters_last_seen(script, last_seen):
+def test_activity_of_a_hidden_user_never_changes_their_last_seen(script, last_seen):
     assert Story().play(script).last_seen == last_seen
 
 
-def test_hiding_is_published_to_own_devices_and_marked_for_the_ledger():
+def test_becoming_invisible_is_published_to_own_devices_and_flagged_for_saving_to_the_ledger():
     story = Story().play("connect d1")
     story.play("1s, mode invisible")
     assert (story.outcomes[-1].news, story.outcomes[-1].unsaved) == (True, True)

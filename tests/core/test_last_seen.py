@@ -89,18 +89,18 @@ CUT = "connect d1 on n2, cut n2, 10s, "
         ),
     },
 )
-def test_a_user_who_leaves_a_node_wrongly_declared_dead_was_seen_until_that_moment(script):
+def test_last_seen_of_a_user_who_leaves_a_node_wrongly_declared_dead_is_the_time_of_leaving(script):
     story = Story().play(script)
     assert (story.status, story.last_seen) == ("offline", 20 * S)
 
 
-def test_a_late_loss_beside_other_sessions_is_saved_at_once_and_shown_after_they_end():
+def test_a_disconnect_reported_late_beside_other_sessions_is_saved_as_last_seen_at_once():
     story = Story().play(CUT + "retire, connect d2, 10s, leaves d1 on n2, 1m, returns n2").saw("online")
     assert story.outcomes[-1].unsaved, "the ledger hears of it at once"
     assert story.record.last_seen == T0 + 20 * S
 
 
-def test_a_late_loss_does_not_restart_a_grace_in_progress():
+def test_a_disconnect_reported_late_does_not_restart_a_reconnect_window_in_progress():
     story = Story().play(CUT + "retire, 10s, leaves d1 on n2, returns n2, 20s-1ms").saw("online")
     story.play("1ms").saw("offline")
 
@@ -121,16 +121,16 @@ def test_a_late_loss_does_not_restart_a_grace_in_progress():
         ),
     },
 )
-def test_a_late_loss_does_not_reveal_what_was_hidden(script, last_seen):
+def test_a_disconnect_reported_late_does_not_reveal_when_a_hidden_or_deleted_user_left(script, last_seen):
     assert Story().play(script).last_seen == last_seen
 
 
-def test_a_late_loss_sets_no_last_seen_for_a_user_who_was_never_shown():
+def test_a_disconnect_reported_late_sets_no_last_seen_of_a_user_who_was_never_shown_online():
     story = Story(online_delay=30 * S).play(CUT + "retire, 10s, leaves d1 on n2, 1m, returns n2")
     assert story.last_seen is None
 
 
-def test_a_sweep_never_restarts_a_grace_in_progress():
+def test_declaring_a_node_dead_twice_does_not_restart_the_reconnect_window_of_its_users():
     story = Story().play("connect d1 on n2, 10s, kill n2, retire, 5s, retire, 25s-1ms").saw("online")
     story.play("1ms").saw("offline")
 
@@ -155,11 +155,11 @@ def test_a_sweep_never_restarts_a_grace_in_progress():
         ),
     },
 )
-def test_users_of_a_dead_node_go_offline_unless_they_or_it_return(script, shown):
+def test_users_of_a_dead_node_go_offline_unless_they_or_the_node_return(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_a_new_epoch_keeps_the_sessions_of_the_same_sockets():
+def test_a_node_that_returns_under_a_new_run_id_keeps_the_sessions_of_its_open_sockets():
     story = Story(max_sessions=1).play("connect d1 on n2, cut n2, 10s, returns n2")
     assert [s.holder for s in story.record.sessions] == [story.nodes["n2"].epoch]
     assert not story.ended

@@ -38,13 +38,13 @@ def test_a_rate_limit_allows_a_burst_and_one_more_per_period(times, waits):
     assert taken([NOW + time for time in times]) == waits
 
 
-def test_a_refused_request_uses_no_token():
+def test_a_request_refused_by_a_rate_limit_does_not_count_against_it():
     full_at, _ = take_token(None, NOW, Rate(1_000, 1))
     assert [take_token(full_at, NOW + 500, Rate(1_000, 1)) for _ in range(3)] == [(full_at, 500)] * 3
 
 
 @given(st.lists(st.sampled_from([0, 1, 29_999, 30_000, 30_001, 150_000]), max_size=60), st.integers(1, 6))
-def test_no_time_window_exceeds_the_rate(pauses, burst):
+def test_no_time_window_has_more_requests_than_the_rate_limit_allows(pauses, burst):
     rate, now, got = Rate(30_000, burst), NOW, []
     full_at = None
     for pause in pauses:
@@ -88,7 +88,7 @@ GONE = View(Status.OFFLINE, 4, 4)
         (ONLINE, ONLINE, None),
     ],
 )
-def test_each_status_difference_is_delayed_from_its_overload_level_on(before, after, given_up_from):
+def test_each_kind_of_status_change_is_delayed_from_its_own_overload_level_on(before, after, given_up_from):
     levels = [shed for shed in Shed if may_wait(before, after, shed)]
     assert levels == [shed for shed in Shed if given_up_from is not None and shed >= given_up_from]
 
@@ -110,5 +110,5 @@ def test_each_status_difference_is_delayed_from_its_overload_level_on(before, af
         (Shed.TEXT, 0.0, Shed.NOTHING),
     ],
 )
-def test_an_overload_level_begins_at_its_bound_and_ends_at_half_of_it(present, late, expected):
+def test_an_overload_level_begins_at_a_bound_of_event_loop_delay_and_ends_at_half_of_it(present, late, expected):
     assert shed_level(present, late) is expected

@@ -43,11 +43,11 @@ from herenow.core.settle import Timings, settle
         "two ends at once": ("connect d1, mode busy for 4m, text x for 4m, 4m", "online busy busy online"),
     },
 )
-def test_a_mode_changes_the_shown_status(script, shown):
+def test_a_mode_changes_the_status_that_viewers_see_until_the_mode_ends(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_a_mode_that_is_processed_late_ends_at_its_own_time():
+def test_a_mode_whose_end_is_processed_late_has_ended_at_its_own_time():
     story = Story().play("connect d1, mode busy for 4m, asleep 4m, asleep 10s, look").saw("online busy online")
     assert story.since == 4 * M
 
@@ -63,7 +63,7 @@ def test_a_mode_that_is_processed_late_ends_at_its_own_time():
     },
 )
 @pytest.mark.parametrize("before", ["", "connect d1,", "connect d1, drop d1,"], ids=["offline", "here", "in grace"])
-def test_mode_and_text_are_independent(before, script, mode, text):
+def test_mode_and_custom_text_are_set_cleared_and_ended_independently(before, script, mode, text):
     story = Story().play(before + script)
     assert story.record.mode.word == mode
     assert (story.record.custom and story.record.custom.text) == text
@@ -84,11 +84,11 @@ def test_mode_and_text_are_independent(before, script, mode, text):
         "it ends while hidden": ("connect d1, text tea for 1m, mode invisible, 2m", "online online offline"),
     },
 )
-def test_a_custom_status_never_changes_liveness(script, shown):
+def test_a_custom_status_makes_no_user_online_active_or_offline(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_a_custom_text_does_not_change_since():
+def test_a_custom_text_does_not_change_since_when_a_user_has_their_status():
     assert Story().play("connect d1, 1m, text tea").since == 0
 
 
@@ -109,7 +109,7 @@ def test_a_custom_text_is_shown_only_while_the_user_is_not_offline(script, text)
 
 
 @pytest.mark.parametrize("late", [0, 1, 1000])
-def test_a_mode_or_text_that_arrives_after_its_end_is_ignored(late):
+def test_a_mode_or_custom_text_that_arrives_after_its_own_end_time_is_ignored(late):
     """It waited for the store; its end must not clear a later choice."""
     story = Story().play("connect d1, mode away, text tea")
     edits = [set_mode(Mode.BUSY, T0), set_custom(Custom("late", until=T0))]
@@ -117,7 +117,7 @@ def test_a_mode_or_text_that_arrives_after_its_end_is_ignored(late):
     assert (outcome.presence.mode, outcome.presence.custom) == (Mode.AWAY, Custom("tea"))
 
 
-def test_an_end_given_with_mode_auto_is_ignored():
+def test_an_end_time_given_with_mode_auto_is_ignored():
     story = Story().play("mode auto for 1m")
     assert story.record.mode_until is None
     assert story.next_wake is None
@@ -133,6 +133,6 @@ def test_an_end_given_with_mode_auto_is_ignored():
         "the same again": ("1s, mode busy, 1s, mode busy", 1000),
     },
 )
-def test_the_chosen_version_of_a_record_is_that_of_the_last_choice(script, chosen):
+def test_a_record_keeps_the_version_at_which_mode_or_text_was_last_chosen(script, chosen):
     story = Story().play(script)
     assert story.record.chosen == (T0 + chosen if chosen else 0)

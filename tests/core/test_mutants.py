@@ -21,18 +21,18 @@ def verdicts():
 
 
 @each_mutant
-def test_the_fragment_of_a_mutant_occurs_once_in_the_source(mutant):
+def test_the_code_fragment_that_a_mutant_replaces_occurs_once_in_the_source_code(mutant):
     assert len(places(mutant.fragment)) == 1
 
 
-def test_the_named_tests_pass_without_a_mutant(verdicts):
+def test_the_tests_listed_for_code_mutants_pass_on_the_unchanged_code(verdicts):
     assert verdicts[""] == 0
 
 
 @each_mutant
-def test_the_named_tests_catch_the_mutant(mutant, verdicts):
+def test_each_code_mutant_is_caught_by_the_tests_listed_for_it(mutant, verdicts):
     assert verdicts[mutant.name] == 1
 
 
-def test_names_of_mutants_are_unique():
+def test_the_names_of_code_mutants_are_unique():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)

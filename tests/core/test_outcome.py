@@ -27,7 +27,7 @@ T = Timings()
         "hidden": ("connect d1, mode invisible for 1m", 1 * M),
     },
 )
-def test_settle_returns_the_next_wake_up_time(script, wake):
+def test_recomputing_a_record_returns_the_time_of_the_next_timer(script, wake):
     assert Story().play(script).next_wake == wake
 
 
@@ -49,7 +49,7 @@ def test_settle_returns_the_next_wake_up_time(script, wake):
         "a sign-out elsewhere": ("connect d1, connect d1 on n2, connect d1 on n3", "bye d1", True, True),
     },
 )
-def test_settle_reports_news_for_viewers_and_unsaved_for_the_ledger(script, then, news, unsaved):
+def test_recomputing_a_record_tells_what_is_news_for_viewers_and_what_the_ledger_must_save(script, then, news, unsaved):
     story = Story().play(script)
     before = len(story.outcomes)
     outcomes = story.play(then).outcomes[before:]
@@ -57,7 +57,7 @@ def test_settle_reports_news_for_viewers_and_unsaved_for_the_ledger(script, then
     assert any(o.unsaved for o in outcomes) is unsaved
 
 
-def test_a_change_due_before_an_edit_is_committed_separately():
+def test_an_offline_change_that_was_due_before_a_new_mode_is_committed_before_the_mode():
     """B2: the grace ended before the user chose; the choice is applied by the next settle."""
     story = Story().play("connect d1, drop d1, asleep 1m")
     outcome = settle(story.record, story.now, T, epoch=N1, edits=[set_mode(Mode.BUSY, None)])
@@ -66,7 +66,7 @@ def test_a_change_due_before_an_edit_is_committed_separately():
     assert (outcome.applied, outcome.more, outcome.presence.mode) == (True, False, Mode.BUSY)
 
 
-def test_a_change_by_an_edit_is_committed_before_held_sessions():
+def test_a_sign_out_is_committed_before_another_device_that_connects_at_the_same_time():
     """Sign-out of one device and connect of another: offline, then online."""
     story = Story().play("connect d1")
     held = [Held("d2", N1, T0, T0)]
@@ -76,14 +76,14 @@ def test_a_change_by_an_edit_is_committed_before_held_sessions():
     assert (second.more, [s.device for s in second.presence.sessions]) == (False, ["d2"])
 
 
-def test_edits_are_applied_one_by_one():
+def test_edits_of_a_record_are_applied_one_after_the_other_in_the_given_order():
     """`lose` freezes the status as changed by the edits before it."""
     story = Story().play("rest d1, kill n1")
     outcome = settle(story.record, story.now, T, edits=[set_mode(Mode.BUSY, None), lose("d1")])
     assert outcome.presence.status.word == "busy"
 
 
-def test_applying_an_edit_again_changes_nothing():
+def test_applying_the_same_edit_to_a_record_twice_gives_the_same_record():
     """After an unknown outcome the record is read again and the edit applied again."""
     edits = [
         set_mode(Mode.BUSY, T0 + H),
@@ -114,11 +114,11 @@ def test_applying_an_edit_again_changes_nothing():
         "an idle_after, which the ledger has": ("idle-after 1m", True),
     },
 )
-def test_a_record_without_state_may_be_dropped_from_the_store(script, may_go):
+def test_a_record_without_sessions_mode_and_text_may_be_dropped_from_the_store(script, may_go):
     assert droppable(Story().play(script).record) is may_go
 
 
-def test_a_version_is_higher_than_every_version_seen_before():
+def test_a_record_dropped_from_the_store_and_written_anew_has_a_higher_version_than_before():
     """E14: the record is dropped from the store and the user returns; every viewer must see it."""
     story = Story().play("connect d1, 1s, bye d1")
     before = story.record.version
@@ -127,7 +127,7 @@ def test_a_version_is_higher_than_every_version_seen_before():
     assert story.record.version > before
 
 
-def test_versions_increase_within_a_millisecond_and_after_a_clock_step_back():
+def test_record_versions_increase_within_a_millisecond_and_after_a_clock_step_back():
     story = Story().play("connect d1, connect d2, connect d3")
     version = story.record.version
     assert version == T0 + 2

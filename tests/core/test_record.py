@@ -99,7 +99,7 @@ def field(tag: int, content: bytes) -> bytes:
 @example(Presence(version=T0, custom=Custom("👩‍👩‍👧‍👦" * 14, "🏳️‍🌈", T0 + 1)))
 @example(Presence(version=T0, sources=(Sourced(Source.SCHEDULE, Mode.BUSY, T0, Custom("é", "🌴", 2**48), True, True),)))
 @example(Presence(version=T0, signed_out=(SignedOut("𝄞" * 32, "epoch-n1", T0 - 1),)))
-def test_a_decoded_record_equals_the_encoded_one(presence):
+def test_a_presence_encoded_as_a_record_and_decoded_again_is_unchanged(presence):
     written = encode(presence)
     assert decode(written) == presence
     assert encode(decode(written)) == written
@@ -111,19 +111,19 @@ versions = st.integers(0, NEWEST) | st.integers(T0, T0 + 300)
 
 
 @given(versions, versions)
-def test_records_are_ordered_by_their_version_as_bytes(one, other):
+def test_the_version_bytes_of_records_sort_like_the_versions(one, other):
     older, newer = encode(Presence(version=one))[2:8], encode(Presence(version=other))[2:8]
     assert (older < newer) == (one < other)
 
 
-def test_the_version_can_be_read_from_any_format():
+def test_the_version_of_a_record_can_be_read_even_if_its_format_is_unknown():
     assert version_of(b"\x07?" + T0.to_bytes(6, "big") + b"whatever comes later") == T0
 
 
 # Small
 
 
-def test_a_plain_online_record_is_small():
+def test_the_record_of_a_user_online_with_one_device_has_at_most_40_bytes():
     held = Held("device-1", "epoch-n1", T0, T0, platform=Platform.WEB)
     record = encode(settle(Presence(), T0, Timings(), epoch="epoch-n1", held=[held]).presence)
     assert len(record) <= 40
@@ -140,7 +140,7 @@ def test_a_plain_online_record_is_small():
         "hidden": ("connect device-1, 1m, mode invisible", 48),
     },
 )
-def test_records_stay_small(script, most):
+def test_records_of_common_states_have_at_most_64_bytes(script, most):
     assert len(encode(Story().play(script).record)) <= most
 
 
@@ -148,7 +148,7 @@ def test_records_stay_small(script, most):
 
 
 @given(presences, st.integers(14, 255), contents)
-def test_a_field_with_an_unknown_tag_is_kept_and_written_back(presence, tag, content):
+def test_a_record_field_with_an_unknown_tag_is_kept_and_written_back(presence, tag, content):
     foreign = field(tag, content)
     written = encode(presence)
     for record in (written + foreign, written[:8] + foreign + written[8:]):
@@ -157,7 +157,7 @@ def test_a_field_with_an_unknown_tag_is_kept_and_written_back(presence, tag, con
         assert decode(encode(read)) == read
 
 
-def test_settle_keeps_an_unknown_field():
+def test_recomputing_a_record_keeps_a_field_of_a_newer_release():
     story = Story(start=decode(encode(Presence()) + field(77, b"from the future")))
     story.play("connect d1, mode busy, 1m, drop d1, 1h")
     assert field(77, b"from the future") in encode(story.record)
@@ -167,12 +167,12 @@ def test_settle_keeps_an_unknown_field():
 
 
 @given(st.lists(sourced, max_size=4).map(tuple))
-def test_the_sources_alone_are_encoded_and_decoded(sources):
+def test_modes_and_texts_set_by_services_are_encoded_and_decoded_unchanged(sources):
     assert decode_sources(encode_sources(sources)) == sources
 
 
 @given(st.lists(sourced, max_size=4).map(tuple), times, times)
-def test_the_bytes_of_sources_do_not_depend_on_the_version(sources, one, other):
+def test_the_encoding_of_modes_set_by_services_does_not_depend_on_the_version_of_the_record(sources, one, other):
     """A node that does not know them writes the same bytes into a record with another version."""
     record = encode(Presence(version=min(one, NEWEST), sources=sources))
     rewritten = record[:2] + min(other, NEWEST).to_bytes(6, "big") + record[8:]
@@ -196,7 +196,7 @@ def test_the_bytes_of_sources_do_not_depend_on_the_version(sources, one, other):
         ),
     },
 )
-def test_records_without_sources_have_the_bytes_of_the_version_before(script, record):
+def test_records_without_modes_set_by_services_are_encoded_as_by_the_previous_release(script, record):
     assert encode(Story().play(script).record).hex() == record
 
 
@@ -208,7 +208,7 @@ def test_records_without_sources_have_the_bytes_of_the_version_before(script, re
         "both, and more": (bytes((0xFF, 9)) + b"what comes later",),
     },
 )
-def test_a_source_of_a_newer_version_is_kept(content):
+def test_a_mode_set_by_a_source_that_only_a_newer_release_knows_is_kept_in_the_record(content):
     foreign = field(13, content)
     known = Sourced(Source.CALL, Mode.BUSY, gives_mode=True)
     read = decode(encode(Presence(version=T0, sources=(known,))) + foreign)
@@ -218,7 +218,7 @@ def test_a_source_of_a_newer_version_is_kept(content):
 
 
 @pytest.mark.parametrize("fields", [b"\x0d", b"\x0d\x01\x02", b"\x0d\x03\x02\x01\x00", b"\x0d\x02\x12\x01"])
-def test_damaged_sources_are_refused(fields):
+def test_a_record_with_damaged_modes_of_services_is_refused(fields):
     with pytest.raises(Damaged, match="sources of"):
         decode_sources(fields)
     with pytest.raises(Damaged, match="record of"):
@@ -250,7 +250,7 @@ def test_a_truncated_record_is_refused_or_equals_a_shorter_record(presence, data
 
 @given(st.binary(max_size=80), st.integers(0, 1))
 @settings(max_examples=500)
-def test_random_bytes_are_refused_or_decoded_consistently(garbage, kind):
+def test_random_bytes_are_refused_as_a_record_or_decoded_consistently(garbage, kind):
     record = b"\x01" + garbage if kind else garbage
     try:
         presence = decode(record)
@@ -260,7 +260,7 @@ def test_random_bytes_are_refused_or_decoded_consistently(garbage, kind):
 
 
 @given(presences, st.data())
-def test_a_flipped_bit_is_refused_or_decoded_consistently(presence, data):
+def test_a_record_with_a_flipped_bit_is_refused_or_decoded_consistently(presence, data):
     written = bytearray(encode(presence))
     at = data.draw(st.integers(0, len(written) - 1))
     written[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -305,6 +305,6 @@ def test_a_malformed_record_is_refused(record):
         decode(record)
 
 
-def test_an_epoch_is_stored_in_six_bytes():
+def test_a_record_with_a_session_of_a_node_with_an_invalid_run_id_cannot_be_encoded():
     with pytest.raises(AssertionError, match="not an epoch"):
         encode(Presence(sessions=(Session("d1", "abcd", 0, 0, 0),)))

@@ -41,19 +41,19 @@ from tests.core.story import Story, table
         ),
     },
 )
-def test_sessions_over_the_cap_are_refused_or_replace_one_in_grace(script, devices, refused):
+def test_a_session_over_the_limit_replaces_one_in_its_reconnect_window_or_is_refused(script, devices, refused):
     story = Story(max_sessions=3).play(script)
     assert story.devices == devices
     assert " ".join(device for device, why in story.ended if why == "refused") == refused
     story.saw("online")
 
 
-def test_replacing_a_session_in_grace_shows_no_change():
+def test_a_session_that_replaces_one_in_its_reconnect_window_shows_viewers_no_change():
     story = Story(max_sessions=1).play("connect d1 as web, drop d1, 10s, connect d2 as web, 1m").saw("online")
     assert story.devices == "d2"
 
 
-def test_the_default_session_cap_is_fifty():
+def test_a_user_may_have_fifty_sessions_by_default():
     story = Story()
     for number in range(51):
         story.connect(f"d{number}", on=f"n{1 + number % 3}")

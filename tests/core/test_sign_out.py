@@ -52,7 +52,7 @@ from herenow.core.timeline import REMEMBER_SIGN_OUT
         ),
     },
 )
-def test_a_sign_out_ends_sessions_without_grace(script, shown):
+def test_a_sign_out_ends_the_sessions_of_a_device_without_a_reconnect_window(script, shown):
     Story().play(script).saw(shown)
 
 
@@ -88,7 +88,7 @@ def test_a_sign_out_ends_sessions_without_grace(script, shown):
         ),
     },
 )
-def test_a_signed_out_session_is_never_asserted_again(script, ended):
+def test_a_node_that_missed_a_sign_out_never_writes_the_signed_out_session_again(script, ended):
     story = Story().play(script)
     assert story.ended == ended
     holders = [s.holder for s in story.record.sessions if s.device == "d1" and s.live]
@@ -125,7 +125,7 @@ def test_a_sign_out_also_ends_a_tab_on_a_node_wrongly_declared_dead(script, ende
     assert holders == (set() if ended else {"epoch-n2", story.nodes["n1"].epoch})
 
 
-def test_a_retired_session_entry_is_removed_when_its_node_returns_or_after_a_while():
+def test_a_record_forgets_a_session_of_a_dead_node_when_the_node_returns_or_after_ten_minutes():
     story = Story().play("connect d1, connect d1 on n2, cut n1, 10s, retire")
     assert [(r.device, r.holder) for r in story.record.retired] == [("d1", "epoch-n1")]
     story.play("1m, returns n1")
@@ -137,7 +137,7 @@ def test_a_retired_session_entry_is_removed_when_its_node_returns_or_after_a_whi
 
 
 @table("asked", {"E18 of that device": ("sign-out d1 via n2",), "E18 of every device": ("bye-all on n2",)})
-def test_a_sign_out_also_ends_a_tab_known_only_by_its_retired_entry(asked):
+def test_a_sign_out_also_ends_a_tab_of_a_dead_node_after_its_reconnect_window_if_the_node_returns(asked):
     """Its grace is over: the record has no session of the device, but its node may still return with it."""
     story = Story().play("connect d2 on n2, connect d1, cut n1, 10s, retire, 1m")
     assert story.devices == "d2"
@@ -146,7 +146,7 @@ def test_a_sign_out_also_ends_a_tab_known_only_by_its_retired_entry(asked):
     assert "d1" not in story.devices
 
 
-def test_old_retired_session_entries_are_removed():
+def test_old_notes_about_sessions_of_dead_nodes_do_not_pile_up_in_a_record():
     """No timer fires for an idle user for days while node after node of theirs dies."""
     story = Story().play("connect d1, 6m")
     for _ in range(3):
@@ -155,20 +155,20 @@ def test_old_retired_session_entries_are_removed():
     assert len(story.record.retired) == 1
 
 
-def test_a_retired_session_entry_does_not_keep_a_record_in_the_store():
+def test_a_note_about_a_session_of_a_dead_node_does_not_keep_a_record_in_the_store():
     story = Story().play("connect d1 on n2, cut n2, 10s, retire, 1m").saw("online offline")
     assert droppable(story.record)
     assert story.next_wake is None
 
 
-def test_a_sign_out_entry_is_written_only_for_other_nodes():
+def test_a_sign_out_is_noted_in_the_record_only_for_sessions_on_other_nodes():
     story = Story().play("connect d1, bye d1")
     assert not story.record.signed_out
     story.play("connect d1, connect d1 on n2, bye d1")
     assert [(n.device, n.holder) for n in story.record.signed_out] == [("d1", "epoch-n2")]
 
 
-def test_a_sign_out_entry_expires_and_lets_the_record_be_dropped():
+def test_a_sign_out_noted_for_another_node_keeps_the_record_in_the_store_for_ten_minutes():
     story = Story().play("connect d1, sign-out d1 via n2")
     assert not droppable(story.record)
     assert story.next_wake == REMEMBER_SIGN_OUT
@@ -180,7 +180,7 @@ def test_a_sign_out_entry_expires_and_lets_the_record_be_dropped():
 
 
 @pytest.mark.parametrize("settled", ["yes", "no"])
-def test_a_session_missing_from_a_record_counts_as_ended_only_in_a_settled_shard(settled):
+def test_a_session_missing_from_a_record_counts_as_signed_out_unless_the_shard_lost_data(settled):
     """E16, E18: a session missing from a newer record was removed on purpose, unless the store lost data."""
     story = Story().play("connect d1, connect d2 on n2, 1m")
     story.loses_memory(settled=settled)

@@ -19,13 +19,15 @@ def word(source: Source | None) -> str | None:
     return None if source is None else source.word
 
 
-def test_the_order_of_sources():
+def test_sources_of_a_status_rank_user_call_service_calendar_schedule():
     assert [source.word for source in sorted(Source)] == ORDER
 
 
 @pytest.mark.parametrize(("higher", "lower"), list(pairwise(ORDER)))
 @pytest.mark.parametrize("lower_first", [True, False], ids=["lower first", "higher first"])
-def test_the_highest_source_counts(higher, lower, lower_first):
+def test_of_modes_set_by_user_call_service_calendar_and_schedule_the_highest_ranked_is_shown(
+    higher, lower, lower_first
+):
     steps = [f"mode away by {lower}, text low by {lower}", f"mode busy by {higher}, text high by {higher}"]
     story = Story().play("connect d1").play(", ".join(steps if lower_first else reversed(steps)))
     view = own(story.record)
@@ -72,7 +74,7 @@ def test_the_highest_source_counts(higher, lower, lower_first):
         "prolonged": ("connect d1, mode busy by call for 1m, mode busy by call for 4m, 2m", "online busy"),
     },
 )
-def test_the_end_of_a_source_reveals_the_next(script, shown):
+def test_when_a_mode_set_by_a_call_ends_the_mode_set_by_the_calendar_is_shown(script, shown):
     Story().play(script).saw(shown)
 
 
@@ -88,17 +90,19 @@ def test_the_end_of_a_source_reveals_the_next(script, shown):
     },
 )
 @pytest.mark.parametrize("before", ["", "connect d1,", "connect d1, drop d1,"], ids=["offline", "here", "in grace"])
-def test_mode_and_text_are_resolved_separately(before, script, mode, text):
+def test_mode_and_custom_text_of_a_user_may_be_set_by_different_sources_such_as_call_and_schedule(
+    before, script, mode, text
+):
     record = Story().play(before + script).record
     assert (word(record.mode_source), word(record.custom_source)) == (mode, text)
 
 
-def test_a_source_that_ends_late_ends_at_its_own_time():
+def test_a_mode_set_by_a_call_whose_end_is_processed_late_has_ended_at_its_own_time():
     story = Story().play("connect d1, mode away by calendar, mode busy by call for 4m, asleep 10m, look")
     assert (story.status, story.since) == ("away", 4 * M)
 
 
-def test_a_source_below_ends_at_its_own_time():
+def test_mode_and_text_set_by_a_calendar_end_on_time_even_while_the_users_own_mode_is_shown():
     story = Story().play("connect d1, mode busy, mode away by calendar for 2m, text tea by calendar for 3m")
     assert story.next_wake == 2 * M
     story.play("2m")
@@ -110,7 +114,7 @@ def test_a_source_below_ends_at_its_own_time():
     assert story.record.sources == ()
 
 
-def test_the_same_choice_again_changes_nothing():
+def test_setting_the_same_mode_of_a_call_again_does_not_change_the_record():
     story = Story().play("connect d1, mode busy by call for 1h, text tea by call")
     commits, chosen = story.commits, story.record.chosen
     outcome = settle(story.record, T0, Timings(), edits=[set_mode(Mode.BUSY, T0 + H, Source.CALL)], held=())
@@ -118,7 +122,7 @@ def test_the_same_choice_again_changes_nothing():
     assert (story.commits, story.record.chosen) == (commits, chosen)
 
 
-def test_a_mode_of_a_source_after_its_end_is_ignored():
+def test_a_mode_set_by_a_call_that_arrives_after_its_own_end_time_is_ignored():
     story = Story().play("connect d1, mode away by call")
     outcome = settle(story.record, T0 + S, Timings(), edits=[set_mode(Mode.BUSY, T0, Source.CALL)])
     assert choice_of(outcome.presence, Source.CALL).mode is Mode.AWAY
@@ -132,7 +136,7 @@ def test_a_mode_of_a_source_after_its_end_is_ignored():
         "the end of one that does not count": ("mode busy, mode away by calendar for 2s, 3s", 2000),
     },
 )
-def test_the_chosen_version_rises_with_every_change_of_a_source(script, chosen):
+def test_every_mode_change_by_a_service_gives_the_saved_modes_of_a_user_a_higher_version(script, chosen):
     assert Story().play(script).record.chosen == T0 + chosen
 
 
@@ -144,7 +148,7 @@ def test_the_chosen_version_rises_with_every_change_of_a_source(script, chosen):
         "a source below the user's own": ("mode busy, mode away by call",),
     },
 )
-def test_a_record_with_sources_is_kept_in_the_store(script):
+def test_a_record_with_a_mode_or_text_set_by_a_service_is_kept_in_the_store(script):
     story = Story().play(script)
     assert not droppable(replace(story.record, mode=Mode.AUTO, custom=None))
     for source in ORDER:
@@ -152,7 +156,7 @@ def test_a_record_with_sources_is_kept_in_the_store(script):
     assert droppable(story.record)
 
 
-def test_a_deleted_user_has_no_sources():
+def test_deleting_a_user_removes_modes_and_texts_set_by_services():
     story = Story().play("connect d1, mode busy by call, text tea by schedule, deleted")
     assert choices(story.record) == ()
 
@@ -192,19 +196,19 @@ def test_a_deleted_user_has_no_sources():
         ),
     },
 )
-def test_a_source_hides_and_shows_as_the_user_does(script, shown, since):
+def test_mode_invisible_set_by_a_service_hides_the_user_like_the_users_own_choice(script, shown, since):
     story = Story().play(script).saw(shown)
     assert story.since == since
 
 
-def test_hidden_activity_under_a_source_never_enters_last_seen():
+def test_activity_of_a_user_whom_a_calendar_made_invisible_never_changes_last_seen():
     story = Story().play(
         "connect d1, 1m, mode invisible by calendar, 1m, act d1, 1m, drop d1, 1m, mode auto by calendar"
     )
     assert (story.status, story.last_seen) == ("offline", 1 * M)
 
 
-def test_a_user_whom_an_end_hides_was_last_seen_at_that_end():
+def test_a_user_who_becomes_invisible_when_a_timed_mode_ends_was_last_seen_at_that_end():
     story = Story().play("connect d1, mode invisible by schedule, mode busy for 1m, asleep 5m, look")
     assert (story.status, story.last_seen) == ("offline", 1 * M)
 
@@ -231,14 +235,16 @@ def old_node(record: Presence, **changes: object) -> Presence:
         ),
     },
 )
-def test_after_a_node_without_sources_the_highest_source_counts(script, changes, status, source):
+def test_after_a_write_by_an_older_release_the_mode_of_the_highest_ranked_source_counts(
+    script, changes, status, source
+):
     story = Story().play("connect d1").play(script)
     story.record = old_node(story.record, **changes)
     story.play("look")
     assert (story.status, word(story.record.mode_source)) == (status, source)
 
 
-def test_after_a_node_without_sources_the_highest_text_counts():
+def test_after_a_write_by_an_older_release_the_text_of_the_highest_ranked_source_counts():
     story = Story().play("connect d1, text tea by call, text late by schedule")
     story.record = old_node(story.record, custom=Custom("mine"))
     story.play("look")
@@ -261,7 +267,7 @@ def test_after_a_node_without_sources_the_highest_text_counts():
     },
 )
 @pytest.mark.parametrize("kept", ["1s", "mode invisible", "mode invisible by schedule"])
-def test_lost_choices_are_restored_with_their_sources(kept, lost, mode, sources):
+def test_modes_that_the_store_lost_are_restored_together_with_who_set_them(kept, lost, mode, sources):
     newer = Story().play(lost).record
     story = Story().play("connect d1").play(kept).play("2m")
     story.settle(story.nodes["n1"], restore_choices(newer))
@@ -272,7 +278,7 @@ def test_lost_choices_are_restored_with_their_sources(kept, lost, mode, sources)
 # Explain
 
 
-def test_explain_names_the_sources():
+def test_the_explanation_of_a_status_names_who_set_the_mode_and_who_set_the_custom_text():
     story = Story().play("connect d1, mode busy by call for 1h, text tea, mode away by calendar")
     found = explained(story.record, story.timings)
     assert (found.because, word(found.mode_source), word(found.custom_source)) == ("mode", "call", "user")

@@ -55,7 +55,7 @@ from tests.core.story import M, S, Story, ms, table
         "a new device is idle from the first": ("1s, rest d1 idle", "away", 1 * S),
     },
 )
-def test_the_status_follows_the_rules(script, status, since):
+def test_a_status_and_its_since_time_follow_from_sessions_activity_and_mode(script, status, since):
     story = Story().play(script)
     assert (story.status, story.since) == (status, since)
 
@@ -80,7 +80,7 @@ def test_the_status_follows_the_rules(script, status, since):
         "nobody looked, then it left": ("connect d1, asleep 1h, drop d1, 29s", "online away"),
     },
 )
-def test_a_viewer_sees_these_statuses_in_order(script, shown):
+def test_a_viewer_sees_each_status_change_once_and_in_order(script, shown):
     Story().play(script).saw(shown)
 
 
@@ -95,7 +95,7 @@ def test_a_viewer_sees_these_statuses_in_order(script, shown):
         "online": ("connect d1, 1m", "online"),
     },
 )
-def test_a_heartbeat_without_activity_does_not_wake_a_user(script, status):
+def test_a_heartbeat_without_activity_changes_neither_the_status_nor_the_record_of_a_user(script, status):
     story = Story().play(script)
     before = story.record
     story.play("beat d1")
@@ -103,14 +103,14 @@ def test_a_heartbeat_without_activity_does_not_wake_a_user(script, status):
     assert story.record == before, "and costs no write"
 
 
-def test_heartbeats_do_not_delay_away():
+def test_heartbeats_without_activity_do_not_delay_the_change_to_away():
     story = Story().play("connect d1")
     for _ in range(29):
         story.play("10s, beat d1")
     story.saw("online").play("10s, beat d1").saw("away")
 
 
-def test_a_status_does_not_depend_on_how_often_the_record_is_settled():
+def test_a_status_does_not_depend_on_how_often_the_record_is_recomputed():
     """The result does not depend on which node settles, and how often."""
     one, other = Story(), Story()
     one.play("connect d1, connect d2 on n2, idle d2 on n2, 3m, drop d1, 10s")
@@ -127,7 +127,7 @@ def test_a_status_does_not_depend_on_how_often_the_record_is_settled():
         "B8 a moment longer": ("6m+1ms", "away", "online"),
     },
 )
-def test_a_longer_idle_after_counts_from_the_stored_activity(limit, before, after):
+def test_a_longer_idle_after_setting_counts_from_the_last_stored_activity(limit, before, after):
     story = Story().play("connect d1, 6m")
     assert story.status == before
     assert story.play(f"idle-after {limit}").status == after
@@ -145,7 +145,7 @@ def test_a_longer_idle_after_counts_from_the_stored_activity(limit, before, afte
         "set while away": ("idle-after 1m, 1s, connect d1, 1m", "online away", 1 * S),
     },
 )
-def test_a_shorter_idle_after_counts_from_the_stored_activity(script, shown, since):
+def test_a_shorter_idle_after_setting_counts_from_the_last_stored_activity(script, shown, since):
     story = Story().play(script)
     story.saw(shown)
     assert story.since == since

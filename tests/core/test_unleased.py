@@ -43,11 +43,11 @@ from herenow.core.settle import Held, Timings, settle
         "a bare beat for a socket elsewhere": ("connect d1, 5m, rest d1 on n2, drop d1, 30s", "online away offline"),
     },
 )
-def test_a_rest_session_lives_dead_after_its_last_heartbeat(script, shown):
+def test_a_rest_session_is_lost_at_the_dead_after_timeout_counted_from_its_last_heartbeat(script, shown):
     Story().play(script).saw(shown)
 
 
-def test_frequent_heartbeats_cause_no_writes():
+def test_a_rest_heartbeat_every_second_causes_one_write_every_thirty_seconds():
     """At most one write per third of dead_after (30 s); here a heartbeat every second for three minutes."""
     story = Story().play("rest d1")
     for _ in range(180):
@@ -56,20 +56,20 @@ def test_frequent_heartbeats_cause_no_writes():
     story.saw("online")
 
 
-def test_the_node_that_received_the_last_heartbeat_ends_the_session_at_the_exact_time():
+def test_the_node_that_received_the_last_rest_heartbeat_ends_the_session_at_the_exact_time():
     """The heartbeat was too early to be written, but the node that received it knows it."""
     story = Story().play("rest d1, 20s, rest d1, 90s").saw("online")
     assert not story.record.sessions[0].live
     assert story.play("1m").last_seen == 20 * S
 
 
-def test_another_node_ends_a_rest_session_at_most_a_third_early_within_grace():
+def test_a_rest_session_ended_early_by_another_node_can_return_within_the_reconnect_window():
     story = Story().play("rest d1, 29s, rest d1, kill n1, 61s")
     assert not story.record.sessions[0].live
     assert story.play("29s, rest d1 on n2, 1m").saw("online").status == "online"
 
 
-def test_activity_is_written_even_when_its_heartbeat_is_too_soon():
+def test_activity_in_a_rest_heartbeat_is_written_even_if_the_heartbeat_itself_comes_too_soon():
     story = Story().play("rest d1, 1s, rest d1 active")
     assert story.record.sessions[0].active_at == T0 + 1 * S
 
@@ -83,7 +83,7 @@ def test_activity_is_written_even_when_its_heartbeat_is_too_soon():
         "long dead": (0, 1 * M * 60, False),
     },
 )
-def test_a_heartbeat_older_than_dead_after_starts_no_session(seen_at, now, joins):
+def test_a_rest_heartbeat_older_than_the_dead_after_timeout_starts_no_session(seen_at, now, joins):
     beat = Held("d1", UNLEASED, T0 + seen_at, T0 + seen_at)
     outcome = settle(Presence(), T0 + now, Timings(), epoch="epoch-n1", held=[beat])
     assert outcome.presence.live is joins
@@ -103,7 +103,7 @@ def test_a_heartbeat_older_than_dead_after_starts_no_session(seen_at, now, joins
         "a new beat in grace": ("10s, gone d1 via n2, 1s, rest d1", "d1"),
     },
 )
-def test_an_old_remembered_heartbeat_does_not_revive_a_session(end, again):
+def test_an_old_rest_heartbeat_in_the_memory_of_a_node_does_not_revive_an_ended_session(end, again):
     """The node keeps the times of REST devices; the record has what became of them."""
     story = Story().play("rest d1")
     story.play(end)
@@ -114,7 +114,7 @@ def test_an_old_remembered_heartbeat_does_not_revive_a_session(end, again):
     assert " ".join(s.device for s in story.record.sessions if s.live) == again
 
 
-def test_a_node_without_recent_heartbeats_does_not_end_a_session_others_keep_alive():
+def test_a_node_without_recent_rest_heartbeats_does_not_end_a_session_that_other_nodes_keep_alive():
     story = Story().play("rest d1, 80s, rest d1 on n2, 10s")
     held = Held("d1", UNLEASED, T0, T0, lost_at=T0 + 90 * S, asserted=T0, asserted_by=UNLEASED)
     outcome = settle(story.record, story.now, story.timings, epoch="epoch-n1", held=[held])

@@ -23,7 +23,7 @@ def test_replace_changes_only_the_named_fields_of_a_session(session):
     assert replace(new, lost_at=session.lost_at) == session
 
 
-def test_replace_leaves_the_old_value_and_returns_a_frozen_one():
+def test_replace_returns_an_immutable_copy_and_leaves_the_old_presence_unchanged():
     old = Presence(version=1)
     new = replace(old, version=2)
     assert (old.version, new.version, type(new)) == (1, 2, Presence)
@@ -31,6 +31,6 @@ def test_replace_leaves_the_old_value_and_returns_a_frozen_one():
         new.version = 3  # type: ignore[misc]
 
 
-def test_replace_refuses_an_unknown_field():
+def test_replace_refuses_a_field_name_that_a_presence_does_not_have():
     with pytest.raises(TypeError):
         replace(Presence(), verison=1)

@@ -135,7 +135,7 @@ def frozen(last_seen, *, blurred=False):
         "public is about the profile alone": (Facts(target=Preferences(public=True)), ViewScope.NONE, "not_related"),
     },
 )
-def test_the_first_rule_that_applies_decides(facts, sight, rule):
+def test_the_first_visibility_rule_that_applies_decides_what_a_viewer_sees(facts, sight, rule):
     verdict = judge(facts)
     assert (verdict.scope, verdict.rule) == (sight, rule)
 
@@ -198,12 +198,12 @@ def in_force(block):
 
 
 @given(others)
-def test_every_pair_gets_a_verdict_from_a_named_rule(facts):
+def test_for_every_viewer_and_target_a_named_visibility_rule_decides(facts):
     assert judge(facts).rule in [name for name, _ in RULES[2:]]
 
 
 @given(others, presences)
-def test_only_the_user_and_services_see_the_true_status(facts, presence):
+def test_only_the_user_and_services_see_the_true_status_of_a_hidden_user(facts, presence):
     sight = judge(facts).scope
     assert sight.kind is not Kind.TRUTH
     if presence.hidden:
@@ -212,7 +212,7 @@ def test_only_the_user_and_services_see_the_true_status(facts, presence):
 
 
 @given(others, presences, presences)
-def test_the_view_of_a_hidden_user_does_not_depend_on_their_record(facts, one, other):
+def test_the_view_of_a_blocking_or_hidden_user_is_the_same_whatever_the_user_does(facts, one, other):
     if in_force(facts.block) or facts.target.visibility is Visibility.NOBODY:
         sight = judge(facts).scope
         assert seen(one, sight, TODAY) == seen(other, sight, TODAY)
@@ -221,14 +221,14 @@ def test_the_view_of_a_hidden_user_does_not_depend_on_their_record(facts, one, o
 
 
 @given(others)
-def test_a_blocked_stranger_is_shown_as_any_stranger(facts):
+def test_a_block_between_strangers_does_not_change_what_the_viewer_sees(facts):
     facts = replace(facts, mutual_follow=False, contact=False, shares_room=False)
     if facts.target.visibility is not Visibility.EVERYONE:
         assert judge(facts).scope == judge(replace(facts, block=None)).scope == ViewScope.NONE
 
 
 @given(others, presences)
-def test_a_block_shows_exactly_what_a_sign_out_would_show(facts, presence):
+def test_a_blocked_viewer_sees_exactly_what_a_sign_out_at_that_moment_would_show(facts, presence):
     """The viewer gets exactly the view of a user who signed out at that moment, in the usual shape."""
     unblocked = replace(facts, block=None)
     block = Block(last_seen_when_blocked(last_seen_if_gone(presence, T0 + 60 * M), None, facts.target))
@@ -239,7 +239,7 @@ def test_a_block_shows_exactly_what_a_sign_out_would_show(facts, presence):
 
 
 @given(others, presences)
-def test_visibility_nobody_shows_exactly_what_a_sign_out_would_show(facts, presence):
+def test_visibility_nobody_shows_viewers_exactly_what_a_sign_out_would_show(facts, presence):
     shown = replace(facts.target, visibility=Visibility.CONTACTS, hidden_at=None, hidden_last_seen=None)
     facts = replace(facts, block=None, target=shown)
     gone_at = last_seen_if_gone(presence, T0 + 60 * M)
@@ -251,21 +251,21 @@ def test_visibility_nobody_shows_exactly_what_a_sign_out_would_show(facts, prese
 
 
 @given(others)
-def test_mode_invisible_changes_the_rule_name_but_not_the_view_scope(facts):
+def test_becoming_invisible_does_not_change_which_kind_of_view_a_viewer_gets(facts):
     """The record already says so; therefore views need not be evaluated again when a user becomes invisible."""
     seen_by_all, hidden = judge(replace(facts, invisible=False)), judge(replace(facts, invisible=True))
     assert seen_by_all.scope == hidden.scope
 
 
 @given(others, presences)
-def test_a_blurred_view_contains_no_times(facts, presence):
+def test_if_viewer_or_target_hides_last_seen_the_view_contains_no_times(facts, presence):
     if facts.blurred:
         view = seen(presence, judge(facts).scope, TODAY)
         assert (view.since, view.last_seen) == (None, None)
 
 
 @given(others)
-def test_hiding_in_a_second_way_never_shows_more(facts):
+def test_a_block_in_addition_to_other_hiding_never_shows_the_viewer_more(facts):
     more = replace(facts, block=Block(5))
     if judge(facts).scope.kind in (Kind.NONE, Kind.FROZEN):
         assert judge(more).scope.kind in (Kind.NONE, Kind.FROZEN)
@@ -277,23 +277,23 @@ HERE = Story().play("connect d1, 1s").record
 NOW = T0 + 60 * M
 
 
-def test_a_second_block_keeps_the_last_seen_of_the_first():
+def test_a_second_block_keeps_the_last_seen_that_the_first_block_froze():
     assert last_seen_when_blocked(NOW, Block(30), Preferences()) == 30
 
 
-def test_a_block_of_a_hidden_user_keeps_the_time_of_hiding_and_outlasts_it():
+def test_a_viewer_blocked_while_a_user_hid_still_sees_the_earlier_last_seen_when_the_hiding_ends():
     block = Block(last_seen_when_blocked(NOW, None, NOBODY))
     assert block == Block(40)
     assert judge(Facts(contact=True, block=block)).scope == frozen(40)
 
 
-def test_a_block_lifted_while_the_user_hides_is_remembered():
+def test_a_lifted_block_is_kept_only_while_the_user_has_visibility_nobody():
     assert outlasts_a_block(NOBODY)
     assert not outlasts_a_block(EVERYONE)
     assert not outlasts_a_block(Preferences())
 
 
-def test_a_block_between_strangers_stays_in_force_when_they_become_friends():
+def test_blocked_strangers_who_become_friends_see_the_last_seen_of_the_time_of_the_block():
     block = Block(last_seen_when_blocked(last_seen_if_gone(HERE, NOW), None, Preferences()))
     assert judge(Facts(contact=True, block=block)).scope == frozen(NOW)
 
@@ -308,7 +308,7 @@ def test_a_block_between_strangers_stays_in_force_when_they_become_friends():
         "the last one lifted": ([(4, Block(1, 9)), (5, Block(2, 8))], Block(1, 9)),
     },
 )
-def test_the_earlier_of_two_blocks_counts(blocks, counts):
+def test_of_two_blocks_between_users_the_earlier_one_in_force_counts(blocks, counts):
     assert earliest(blocks) == counts
 
 
@@ -322,7 +322,7 @@ def test_the_earlier_of_two_blocks_counts(blocks, counts):
         "invisible": ("connect d1, 1m, mode invisible, 1m, act d1", T0 + M),
     },
 )
-def test_hiding_freezes_last_seen(script, last_seen):
+def test_a_user_who_hides_gets_the_last_seen_of_a_user_who_leaves_at_that_moment(script, last_seen):
     assert last_seen_if_gone(Story().play(script).record, NOW) == last_seen
 
 
@@ -343,7 +343,7 @@ def test_hiding_freezes_last_seen(script, last_seen):
         ),
     },
 )
-def test_choosing_a_visibility_sets_or_clears_the_time_of_hiding(before, visibility, after):
+def test_choosing_visibility_nobody_saves_the_time_of_hiding_and_any_other_choice_clears_it(before, visibility, after):
     assert edited(before, PreferencesEdit(visibility), 7, 5) == after
 
 
@@ -361,7 +361,7 @@ PRESENT = "connect d1 as web, text tea, 1s"
         "never here": ("1s", "offline", "offline"),
     },
 )
-def test_each_view_scope_shows_its_fields(script, full, own):
+def test_a_user_themselves_friends_and_strangers_each_see_the_right_fields_of_a_status(script, full, own):
     presence = Story().play(script).record
     assert seen(presence, ViewScope.FULL) == public(presence)
     assert seen(presence, ViewScope.FULL).status.word == status_in_public(presence).word == full
@@ -378,7 +378,7 @@ def test_each_view_scope_shows_its_fields(script, full, own):
     assert blurred.bucket == (Bucket.RECENTLY if public(presence).last_seen else None)
 
 
-def test_an_offline_view_contains_only_the_time():
+def test_the_view_of_an_offline_user_has_a_last_seen_time_but_no_text_and_no_platforms():
     for script in (PRESENT + ", bye d1", PRESENT + ", mode invisible", PRESENT + ", mode busy, drop d1, 1m"):
         view = Story().play(script).view
         assert (view.status, view.custom, view.platforms) == (Status.OFFLINE, None, ())
@@ -395,11 +395,11 @@ def test_an_offline_view_contains_only_the_time():
         "none": (ViewScope.NONE, "offline"),
     },
 )
-def test_a_view_scope_has_its_documented_name(sight, word):
+def test_each_kind_of_view_of_a_user_such_as_full_or_blurred_has_its_documented_name(sight, word):
     assert sight.word == word
 
 
-def test_a_blurred_view_needs_the_current_day():
+def test_an_approximate_last_seen_cannot_be_computed_without_the_current_day():
     with pytest.raises(ValueError, match="day"):
         seen(Presence(), ViewScope.BLURRED)
 
@@ -421,12 +421,12 @@ MIDNIGHT = 20_000 * DAY
         "ever": (MIDNIGHT, Bucket.LONG_AGO),
     },
 )
-def test_a_last_seen_falls_into_its_bucket(ago, bucket):
+def test_a_last_seen_time_is_shown_as_recently_within_week_within_month_or_long_ago(ago, bucket):
     assert bucket_of(MIDNIGHT - ago, day_of(MIDNIGHT)) is bucket
 
 
 @given(st.integers(0, 40 * DAY), st.integers(0, DAY - 1), st.integers(0, DAY - 1))
-def test_a_bucket_depends_on_the_day_and_not_on_the_time_of_day(ago, one, other):
+def test_an_approximate_last_seen_depends_on_the_day_and_not_on_the_time_of_day(ago, one, other):
     """A viewer who watches a bucket change learns the day of the last seen, but not the time of day."""
     last_day = (MIDNIGHT - ago) // DAY * DAY
     today = day_of(MIDNIGHT)
@@ -446,12 +446,12 @@ def test_a_bucket_depends_on_the_day_and_not_on_the_time_of_day(ago, one, other)
         "oneself needs no telling": ("connect d1", ViewScope.TRUTH, False),
     },
 )
-def test_typing_is_delivered_to_viewers_who_see_the_live_status(script, sight, hears):
+def test_typing_is_delivered_only_to_viewers_who_see_the_current_status_of_the_typist(script, sight, hears):
     assert may_hear_typing(Story().play(script).record, sight) is hears
 
 
 @pytest.mark.parametrize("flags", list(product([False, True], repeat=3)))
-def test_any_kind_of_relation_makes_two_users_related(flags):
+def test_a_mutual_follow_a_contact_or_a_shared_room_lets_a_viewer_see_a_user(flags):
     mutual, contact, room = flags
     facts = Facts(mutual_follow=mutual, contact=contact, shares_room=room)
     assert facts.related is any(flags)

@@ -30,7 +30,7 @@ class Squares:
         return Batcher(self, "squares", **options)
 
 
-async def test_keys_asked_in_one_loop_iteration_form_one_batch():
+async def test_keys_requested_from_a_batcher_in_one_event_loop_iteration_form_one_batch():
     squares = Squares()
     batcher = squares.batcher()
     assert await asyncio.gather(*map(batcher.ask, [1, 2, 3])) == [1, 4, 9]
@@ -39,14 +39,14 @@ async def test_keys_asked_in_one_loop_iteration_form_one_batch():
     assert batcher.waiting == 0
 
 
-async def test_a_key_asked_by_many_callers_is_in_the_batch_once():
+async def test_a_key_requested_from_a_batcher_by_many_callers_is_in_the_batch_once():
     squares = Squares()
     batcher = squares.batcher()
     assert await asyncio.gather(*map(batcher.ask, [5] * 100)) == [25] * 100
     assert squares.asked == [(5,)]
 
 
-async def test_a_key_asked_while_a_batch_runs_goes_into_the_next_batch():
+async def test_a_key_requested_from_a_batcher_while_a_batch_runs_goes_into_the_next_batch():
     squares = Squares(takes=1.0)
     batcher = squares.batcher()
     first = asyncio.create_task(batcher.ask(1))
@@ -56,7 +56,7 @@ async def test_a_key_asked_while_a_batch_runs_goes_into_the_next_batch():
     assert squares.asked == [(1,), (1,)]
 
 
-async def test_a_batch_stays_open_for_the_delay():
+async def test_a_batch_stays_open_for_the_configured_delay():
     squares = Squares()
     batcher = squares.batcher(delay=0.1)
     asks = []
@@ -76,7 +76,7 @@ async def test_a_full_batch_is_sent_at_once(delay):
     assert squares.at == [0, 0, delay]
 
 
-async def test_batches_keep_a_minimum_distance_in_time():
+async def test_batches_are_sent_at_least_the_configured_spacing_apart():
     squares = Squares()
     batcher = squares.batcher(spacing=1.0)
     asks = []
@@ -88,7 +88,7 @@ async def test_batches_keep_a_minimum_distance_in_time():
     assert squares.at == [0, 1, 2]
 
 
-async def test_a_batch_waits_for_the_running_batch():
+async def test_a_batch_waits_until_the_running_batch_is_finished():
     squares = Squares(takes=0.5)
     batcher = squares.batcher(patience=2.0)
     asks = []
@@ -100,7 +100,7 @@ async def test_a_batch_waits_for_the_running_batch():
     assert squares.at == [0, 0.5]
 
 
-async def test_a_batch_waits_for_the_running_batch_at_most_for_its_patience():
+async def test_a_batch_waits_for_the_running_batch_no_longer_than_the_configured_patience():
     squares = Squares(takes=50)
     batcher = squares.batcher(patience=2.0)
     first = asyncio.create_task(batcher.ask(1))
@@ -109,7 +109,7 @@ async def test_a_batch_waits_for_the_running_batch_at_most_for_its_patience():
     assert squares.at == [0, 3]
 
 
-async def test_an_error_of_one_key_does_not_affect_other_keys():
+async def test_an_error_of_one_key_does_not_affect_other_keys_of_a_batch():
     squares = Squares()
     batcher = squares.batcher()
     answers = await asyncio.gather(batcher.ask(2), batcher.ask(-1), return_exceptions=True)
@@ -141,7 +141,7 @@ async def test_an_unexpected_error_in_the_batch_call_is_logged_and_callers_get_u
     assert [(line["event"], line["task"]) for line in logs] == [("task.died", "failing")]
 
 
-async def test_a_cancelled_caller_does_not_affect_other_callers():
+async def test_a_cancelled_caller_does_not_affect_other_callers_of_a_batch():
     squares = Squares(takes=1.0)
     batcher = squares.batcher()
     first, second = asyncio.create_task(batcher.ask(1)), asyncio.create_task(batcher.ask(2))
@@ -152,7 +152,7 @@ async def test_a_cancelled_caller_does_not_affect_other_callers():
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.5, 1.5])
-async def test_closing_the_batcher_ends_every_wait(wait):
+async def test_closing_a_batcher_gives_every_waiting_caller_the_error_unavailable(wait):
     squares = Squares(takes=1.0)
     batcher = squares.batcher(delay=1.0)
     ask = asyncio.create_task(batcher.ask(1))
@@ -174,7 +174,7 @@ async def test_a_batcher_is_usable_again_after_a_cancelled_batch():
     assert await batcher.ask(2) == 4
 
 
-async def test_finish_waits_for_every_key_asked_so_far():
+async def test_finish_of_a_batcher_sends_and_awaits_every_key_requested_so_far():
     squares = Squares(takes=0.0)
     batcher = squares.batcher(delay=5.0, most=2)
     asks = [asyncio.create_task(batcher.ask(key)) for key in range(5)]

@@ -10,7 +10,7 @@ def breaker():
     return CircuitBreaker(LIMIT, Backoff(SHORTEST, LONGEST))
 
 
-def test_after_some_failures_no_call_is_allowed_for_a_growing_time():
+def test_after_some_failures_a_circuit_breaker_allows_no_call_for_a_growing_time():
     circuit = breaker()
     for _ in range(LIMIT - 1):
         assert circuit.allows(0.0)
@@ -26,7 +26,7 @@ def test_after_some_failures_no_call_is_allowed_for_a_growing_time():
     assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
-def test_an_open_circuit_allows_one_trial_call():
+def test_an_open_circuit_breaker_allows_one_trial_call_after_its_pause():
     circuit = breaker()
     for _ in range(LIMIT):
         circuit.failed(0.0)
@@ -38,7 +38,7 @@ def test_an_open_circuit_allows_one_trial_call():
     assert all(circuit.allows(LONGEST) for _ in range(3))
 
 
-def test_a_success_resets_the_failure_count():
+def test_a_success_resets_the_failure_count_of_a_circuit_breaker():
     circuit = breaker()
     for _ in range(3):
         for _ in range(LIMIT - 1):

@@ -24,7 +24,7 @@ class Follower:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_durations_stay_right_when_the_stores_clock_is_set(step):
+def test_durations_on_a_node_stay_right_when_the_clock_of_the_store_is_changed(step):
     node = Follower()
     node.run(30)
     node.store += step
@@ -34,7 +34,7 @@ def test_durations_stay_right_when_the_stores_clock_is_set(step):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_time_never_decreases_and_converges_to_the_stores_time(step):
+def test_the_clock_of_a_node_never_goes_back_and_converges_to_the_time_of_the_store(step):
     node = Follower()
     node.store += step
     last = node.clock.now()
@@ -45,7 +45,7 @@ def test_time_never_decreases_and_converges_to_the_stores_time(step):
     assert abs(node.clock.now() - node.store) <= 20
 
 
-def test_a_slow_answer_does_not_change_the_clock():
+def test_a_slow_time_answer_of_the_store_does_not_change_the_clock_of_a_node():
     node = Follower()
     node.run(30)
     asked = node.passed
@@ -55,7 +55,7 @@ def test_a_slow_answer_does_not_change_the_clock():
     assert node.clock.now() == START + 30_000 + 601_900
 
 
-def test_the_stores_time_is_assumed_to_be_from_the_middle_of_the_round_trip():
+def test_the_time_of_the_store_is_assumed_to_be_from_the_middle_of_the_round_trip():
     node = Follower()
     asked = node.passed
     node.passed += 0.8
@@ -65,7 +65,7 @@ def test_the_stores_time_is_assumed_to_be_from_the_middle_of_the_round_trip():
 
 
 @pytest.mark.parametrize("behind", [0, 60_000, -60_000])
-def test_the_clock_returns_every_millisecond_however_often_it_is_read(behind):
+def test_the_clock_of_a_node_skips_no_millisecond_however_often_it_is_read(behind):
     node = Follower()
     node.clock.follow(START + behind, node.passed)
     read = []
@@ -77,7 +77,7 @@ def test_the_clock_returns_every_millisecond_however_often_it_is_read(behind):
     assert node.clock.now() is node.clock.now()
 
 
-def test_catch_up_moves_the_clock_forward_at_once_but_never_back():
+def test_the_clock_of_a_node_can_be_moved_forward_at_once_but_never_back():
     node = Follower()
     node.clock.catch_up(START + 60_000)
     assert node.clock.now() == START + 60_000

@@ -9,7 +9,7 @@ ids = st.frozensets(st.text(alphabet="abz\u00fc\U0001f600", max_size=3), max_siz
 
 
 @given(ids, ids, ids)
-def test_an_idset_behaves_like_a_set(some, more, others):
+def test_a_sorted_tuple_of_ids_behaves_like_a_set(some, more, others):
     kept = having(having(NO_IDS, some), more - some)
     assert kept == tuple(sorted(some | more))
     asked = [*others, *some]

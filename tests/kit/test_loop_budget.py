@@ -37,25 +37,25 @@ async def told(weights):
     return done
 
 
-async def test_much_work_is_done_in_order_in_parts_per_iteration():
+async def test_much_work_is_done_in_order_and_spread_over_event_loop_iterations():
     done = await told([200] * 20)
     assert [who for who, _ in done] == list(range(20))
     per_turn = [sum(turn == each for _, turn in done) for each in {turn for _, turn in done}]
     assert max(per_turn) <= BUDGET // 200
 
 
-async def test_small_pieces_share_an_iteration():
+async def test_small_pieces_of_work_share_an_event_loop_iteration():
     done = await told([1] * BUDGET)
     assert len({turn for _, turn in done}) == 1
 
 
-async def test_work_larger_than_the_budget_gets_an_iteration_to_itself():
+async def test_work_larger_than_the_budget_of_an_event_loop_iteration_gets_an_iteration_to_itself():
     done = await told([1, 10 * BUDGET, 10 * BUDGET, 1, 1])
     turns = dict(done)
     assert turns[0] < turns[1] < turns[2] < turns[3] == turns[4]
 
 
-async def test_a_single_caller_does_not_wait():
+async def test_a_single_caller_within_the_work_budget_of_an_event_loop_iteration_does_not_wait():
     clock, budget = Iterations(), LoopBudget(BUDGET)
     for _ in range(3):
         before = clock.count
@@ -66,7 +66,7 @@ async def test_a_single_caller_does_not_wait():
     clock.stop()
 
 
-async def test_a_cancelled_caller_uses_no_budget():
+async def test_a_cancelled_caller_uses_nothing_of_the_work_budget_of_an_event_loop_iteration():
     budget, done = LoopBudget(BUDGET), []
 
     async def work(who):
@@ -88,14 +88,14 @@ async def pass_iterations(count=5):
         await asyncio.sleep(0)
 
 
-async def test_functions_within_the_budget_are_called_at_once():
+async def test_functions_within_the_work_budget_of_an_event_loop_iteration_are_called_at_once():
     budget, called = LoopBudget(BUDGET), []
     for number in range(BUDGET):
         budget.run(partial(called.append, number))
     assert called == list(range(BUDGET))
 
 
-async def test_functions_beyond_the_budget_are_called_in_order_in_parts_per_iteration():
+async def test_functions_beyond_the_work_budget_of_an_event_loop_iteration_are_called_in_later_ones():
     budget, called, per_iteration = LoopBudget(3), [], []
     for number in range(10):
         budget.run(partial(called.append, number))
@@ -106,7 +106,7 @@ async def test_functions_beyond_the_budget_are_called_in_order_in_parts_per_iter
     assert called == list(range(10))
 
 
-async def test_a_later_function_does_not_overtake_a_waiting_one():
+async def test_a_new_function_does_not_overtake_one_deferred_to_a_later_event_loop_iteration():
     budget, called = LoopBudget(3), []
     for number in range(8):
         budget.run(partial(called.append, number))
@@ -116,7 +116,7 @@ async def test_a_later_function_does_not_overtake_a_waiting_one():
     assert called == [*range(8), "later"]
 
 
-async def test_functions_and_coroutines_share_one_queue():
+async def test_functions_and_coroutines_share_the_work_budget_of_an_event_loop_iteration():
     budget, done = LoopBudget(1), []
 
     async def work(who):
@@ -133,7 +133,7 @@ async def test_functions_and_coroutines_share_one_queue():
     assert done[0] == 0
 
 
-async def test_a_failing_function_is_reported_and_does_not_delay_others():
+async def test_the_error_of_a_deferred_function_is_given_to_on_error_and_does_not_delay_the_next_ones():
     failed, called = [], []
     budget = LoopBudget(1, on_error=failed.append)
     budget.run(partial(called.append, "first"))
@@ -144,7 +144,7 @@ async def test_a_failing_function_is_reported_and_does_not_delay_others():
     assert [type(error) for error in failed] == [ZeroDivisionError]
 
 
-async def test_an_error_goes_to_the_loops_exception_handler_by_default():
+async def test_the_error_of_a_deferred_function_goes_to_the_event_loops_exception_handler_by_default():
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
     budget = LoopBudget(1)
@@ -154,7 +154,7 @@ async def test_an_error_goes_to_the_loops_exception_handler_by_default():
     assert [type(error) for error in told] == [ZeroDivisionError]
 
 
-async def test_finish_calls_all_waiting_functions_at_once():
+async def test_finish_calls_all_functions_deferred_to_later_event_loop_iterations_at_once():
     budget, called = LoopBudget(2), []
     for number in range(9):
         budget.run(partial(called.append, number))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from herenow.kit.lru import PORTION, ExpiringLru, Lru
 
 
-def test_a_written_entry_is_read_back():
+def test_an_entry_written_to_a_cache_is_read_back():
     cache = Lru(10)
     cache.put("a", 1)
     cache.put("b", 2)
@@ -16,14 +16,14 @@ def test_a_written_entry_is_read_back():
     assert len(cache) == 2
 
 
-def test_the_oldest_entries_are_evicted():
+def test_a_full_cache_evicts_its_oldest_entries():
     cache = Lru(3)
     for number in range(5):
         cache.put(number, number)
     assert list(cache) == [2, 3, 4]
 
 
-def test_a_write_makes_an_entry_the_newest():
+def test_a_write_makes_a_cache_entry_the_newest():
     cache = Lru(3)
     for key in "abca":
         cache.put(key, key)
@@ -31,7 +31,7 @@ def test_a_write_makes_an_entry_the_newest():
     assert list(cache) == ["c", "a", "d"]
 
 
-def test_a_use_makes_an_entry_the_newest_and_a_read_does_not():
+def test_the_call_use_makes_a_cache_entry_the_newest_and_the_call_get_does_not():
     cache = Lru(3)
     for key in "abc":
         cache.put(key, key)
@@ -42,7 +42,7 @@ def test_a_use_makes_an_entry_the_newest_and_a_read_does_not():
     assert list(cache) == ["c", "b", "d"]
 
 
-def test_put_all_stays_within_the_bound():
+def test_put_all_does_not_exceed_the_size_of_a_cache():
     cache = Lru(3)
     cache.put_all({1: "a", 2: "b"})
     cache.put_all({1: "c", 3: "d", 4: "e", 5: "f"})
@@ -82,7 +82,7 @@ def expiring():
     return cache
 
 
-def test_an_expiring_entry_is_readable_until_its_end(expiring):
+def test_an_expiring_cache_entry_is_readable_until_its_end(expiring):
     assert expiring.get("a", 99) == "A"
     assert expiring.get("a", 100) is None
     assert expiring.peek("a") == "A"
@@ -97,7 +97,7 @@ def test_an_expiring_cache_is_bounded(expiring):
     assert list(expiring.items()) == [("c", "C"), ("a", "again"), ("d", "D")]
 
 
-def test_expire_removes_ended_entries(expiring):
+def test_expire_removes_cache_entries_whose_end_has_passed(expiring):
     expiring.expire(100)
     assert list(expiring.items()) == [("b", "B"), ("c", "C")]
     expiring.pop("c")
@@ -106,7 +106,7 @@ def test_expire_removes_ended_entries(expiring):
     assert len(expiring) == 0
 
 
-def test_an_ended_entry_behind_a_lasting_one_stays_but_is_not_returned():
+def test_an_ended_cache_entry_behind_a_lasting_one_stays_in_memory_but_is_not_returned():
     cache = ExpiringLru(3)
     cache.put("a", 1, until=500)
     cache.put("b", 2, until=100)

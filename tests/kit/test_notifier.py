@@ -10,7 +10,7 @@ from herenow.kit.notifier import Notifier
 pytestmark = pytest.mark.looptime
 
 
-async def test_waiters_wake_in_the_order_of_arrival():
+async def test_waiters_for_a_notification_wake_in_the_order_of_arrival():
     notifier, woken = Notifier(), []
 
     async def wait(name):
@@ -32,12 +32,12 @@ async def test_a_notification_is_not_kept_for_later_waiters(looptime):
     assert looptime == 5
 
 
-async def test_a_wait_with_a_negative_timeout_returns_at_once(looptime):
+async def test_a_wait_for_a_notification_with_a_negative_timeout_returns_at_once(looptime):
     assert not await Notifier().wait(-1)
     assert looptime == 0
 
 
-async def test_a_cancelled_or_timed_out_waiter_is_removed():
+async def test_a_cancelled_or_timed_out_waiter_is_removed_from_the_notifier():
     notifier = Notifier()
     cancelled = asyncio.create_task(notifier.wait(math.inf))
     await asyncio.sleep(1)

@@ -32,39 +32,39 @@ def failing(times, error=Unavailable):
         (Backoff(0.0, 1.0), [0.0, 0.0, 0.0, 0.0]),
     ],
 )
-def test_pauses_double_up_to_the_longest(backoff, pauses):
+def test_pauses_between_retries_double_up_to_the_longest_pause(backoff, pauses):
     assert [backoff.pause(failures) for failures in range(1, 5)] == pauses
     assert backoff.pause(100_000) == pauses[-1]
 
 
-def test_pauses_have_random_jitter():
+def test_pauses_between_retries_have_random_jitter():
     backoff = Backoff(1.0, 8.0, jitter=0.5)
     pauses = [backoff.pause(3) for _ in range(200)]
     assert all(2.0 < pause <= 4.0 for pause in pauses)
     assert len(set(pauses)) > 100
 
 
-async def test_retry_returns_the_first_success():
+async def test_retry_returns_the_result_of_the_first_successful_call():
     call, made = failing(3)
     assert await retry(call, Backoff(1.0, 10.0)) == "done"
     assert [round(at - made[0], 3) for at in made] == [0, 1, 3, 7]
 
 
-async def test_a_call_that_succeeds_at_once_does_not_wait():
+async def test_retry_of_a_call_that_succeeds_at_once_does_not_wait():
     call, made = failing(0)
     began = asyncio.get_running_loop().time()
     assert await retry(call, Backoff(1.0)) == "done"
     assert made == [began]
 
 
-async def test_other_errors_are_raised_at_once():
+async def test_retry_raises_an_error_other_than_unavailability_at_once():
     call, made = failing(3, ValueError)
     with pytest.raises(ValueError, match="failure 1"):
         await retry(call, Backoff(1.0))
     assert len(made) == 1
 
 
-async def test_the_error_of_the_last_attempt_is_raised():
+async def test_retry_raises_the_error_of_the_last_attempt():
     call, made = failing(9, UnknownOutcome)
     told = []
     with pytest.raises(UnknownOutcome, match="failure 3"):

@@ -13,7 +13,7 @@ def future():
     return asyncio.get_running_loop().create_future()
 
 
-async def test_an_answer_in_time_is_returned():
+async def test_a_wait_ends_when_its_answer_arrives_before_the_timeout():
     timeout, answer = SharedTimeout(5), future()
     waits = asyncio.ensure_future(timeout.wait_for(answer))
     await asyncio.sleep(4.9)
@@ -22,7 +22,7 @@ async def test_an_answer_in_time_is_returned():
     await timeout.wait_for(answer)  # already done: no wait
 
 
-async def test_each_wait_times_out_after_its_own_time():
+async def test_waits_with_a_shared_timeout_time_out_counted_from_their_own_start():
     timeout, loop, ends = SharedTimeout(5), asyncio.get_running_loop(), []
 
     async def wait():
@@ -38,7 +38,7 @@ async def test_each_wait_times_out_after_its_own_time():
     assert ends == [5, 6, 7]
 
 
-async def test_an_error_of_the_awaited_future_is_raised():
+async def test_an_error_of_the_awaited_future_is_raised_to_the_waiter():
     timeout, answer = SharedTimeout(5), future()
     waits = asyncio.ensure_future(timeout.wait_for(answer))
     await asyncio.sleep(1)
@@ -47,7 +47,7 @@ async def test_an_error_of_the_awaited_future_is_raised():
         await waits
 
 
-async def test_a_cancelled_wait_does_not_affect_other_waits():
+async def test_a_cancelled_wait_does_not_affect_other_waits_of_a_shared_timeout():
     timeout, answer = SharedTimeout(5), future()
     gone = asyncio.ensure_future(timeout.wait_for(future()))
     stays = asyncio.ensure_future(timeout.wait_for(answer))
@@ -59,7 +59,7 @@ async def test_a_cancelled_wait_does_not_affect_other_waits():
     assert gone.cancelled()
 
 
-async def test_finished_waits_are_removed():
+async def test_a_shared_timeout_keeps_no_finished_waits():
     timeout = SharedTimeout(5)
     for _ in range(100):
         answer = future()
@@ -72,7 +72,7 @@ async def test_finished_waits_are_removed():
     assert len(timeout) == 0
 
 
-async def test_close_ends_pending_waits():
+async def test_closing_a_shared_timeout_ends_pending_waits_with_a_timeout_error():
     timeout, answer = SharedTimeout(5), future()
     waits = asyncio.ensure_future(timeout.wait_for(answer))
     await asyncio.sleep(0)

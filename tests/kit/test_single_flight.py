@@ -30,7 +30,7 @@ class Attempts:
         return number
 
 
-async def test_concurrent_callers_share_one_attempt_and_its_result(looptime):
+async def test_concurrent_callers_of_a_single_flight_share_one_attempt_and_its_result(looptime):
     attempts = Attempts()
     first = asyncio.create_task(attempts.flight())
     await asyncio.sleep(0.9)
@@ -38,20 +38,20 @@ async def test_concurrent_callers_share_one_attempt_and_its_result(looptime):
     assert looptime == 1
 
 
-async def test_a_call_after_a_success_starts_a_new_attempt_at_once(looptime):
+async def test_a_call_to_a_single_flight_after_a_success_starts_a_new_attempt_at_once(looptime):
     attempts = Attempts()
     assert [await attempts.flight(), await attempts.flight()] == [1, 2]
     assert looptime == 2
 
 
-async def test_concurrent_callers_get_the_failure_of_their_attempt():
+async def test_concurrent_callers_of_a_single_flight_all_get_the_failure_of_its_attempt():
     attempts = Attempts(Unavailable("no answer"))
     found = await asyncio.gather(*(attempts.flight() for _ in range(10)), return_exceptions=True)
     assert [(type(error), str(error)) for error in found] == [(Unavailable, "no answer")] * 10
     assert attempts.made == 1
 
 
-async def test_after_a_failure_callers_get_the_same_error_without_an_attempt_until_the_pause_ends():
+async def test_after_a_failure_callers_of_a_single_flight_get_the_same_error_until_a_pause_ends():
     attempts = Attempts(Unavailable("no answer"))
     with pytest.raises(Unavailable):
         await attempts.flight()
@@ -63,7 +63,7 @@ async def test_after_a_failure_callers_get_the_same_error_without_an_attempt_unt
     assert await attempts.flight() == 2
 
 
-async def test_the_repeated_failure_keeps_its_type():
+async def test_the_error_that_a_single_flight_repeats_to_callers_during_the_pause_keeps_its_type():
     class Refused(Unavailable):
         pass
 
@@ -74,14 +74,14 @@ async def test_the_repeated_failure_keeps_its_type():
     assert attempts.made == 1
 
 
-async def test_an_error_other_than_unavailable_causes_no_pause():
+async def test_an_error_of_a_single_flight_other_than_unavailable_causes_no_pause():
     attempts = Attempts(ValueError("a defect"))
     with pytest.raises(ValueError, match="a defect"):
         await attempts.flight()
     assert await attempts.flight() == 2
 
 
-async def test_a_cancelled_caller_does_not_cancel_the_attempt_of_others():
+async def test_a_cancelled_caller_of_a_single_flight_does_not_cancel_the_attempt_for_others():
     attempts = Attempts()
     first, second = (asyncio.create_task(attempts.flight()) for _ in range(2))
     await asyncio.sleep(0.5)
@@ -90,7 +90,7 @@ async def test_a_cancelled_caller_does_not_cancel_the_attempt_of_others():
     assert first.cancelled()
 
 
-async def test_an_attempt_without_callers_completes_and_its_failure_is_kept():
+async def test_an_attempt_of_a_single_flight_whose_callers_were_cancelled_completes():
     attempts = Attempts(Unavailable("no answer"))
     caller = asyncio.create_task(attempts.flight())
     await asyncio.sleep(0.5)
@@ -101,7 +101,7 @@ async def test_an_attempt_without_callers_completes_and_its_failure_is_kept():
     assert attempts.made == 1
 
 
-async def test_end_cancels_the_attempt_and_its_callers_get_unavailable():
+async def test_ending_a_single_flight_cancels_its_attempt_and_the_callers_get_unavailable():
     attempts = Attempts()
     caller = asyncio.create_task(attempts.flight())
     await asyncio.sleep(0.5)
@@ -110,7 +110,7 @@ async def test_end_cancels_the_attempt_and_its_callers_get_unavailable():
         await caller
 
 
-async def test_a_call_after_end_starts_a_new_attempt():
+async def test_a_call_after_ending_a_single_flight_starts_a_new_attempt():
     attempts = Attempts()
     caller = asyncio.create_task(attempts.flight())
     await asyncio.sleep(0.5)
@@ -119,7 +119,7 @@ async def test_a_call_after_end_starts_a_new_attempt():
     assert await attempts.flight() == 2
 
 
-async def test_end_without_an_attempt_does_nothing():
+async def test_ending_a_single_flight_without_an_attempt_does_nothing():
     attempts = Attempts()
     attempts.flight.end()
     assert await attempts.flight() == 1

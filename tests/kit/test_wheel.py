@@ -16,7 +16,7 @@ def wheel_of(looked, again=lambda thing, now: None):
 
 
 @pytest.mark.parametrize("at", [0, 1, 249, 250, 251, 1_000])
-def test_an_entry_of_the_wheel_fires_in_time_and_not_early(at):
+def test_an_entry_of_a_timer_wheel_fires_in_time_and_not_early(at):
     looked = []
     wheel = wheel_of(looked)
     wheel.put("a", at)
@@ -26,7 +26,7 @@ def test_an_entry_of_the_wheel_fires_in_time_and_not_early(at):
     assert at <= when < at + 300
 
 
-def test_an_entry_fires_again_if_its_callback_returns_a_time():
+def test_an_entry_of_a_timer_wheel_fires_again_if_its_callback_returns_a_time():
     looked = []
     wheel = wheel_of(looked, lambda thing, now: now + 500 if len(looked) < 3 else None)
     wheel.put("a", 100)
@@ -36,7 +36,7 @@ def test_an_entry_fires_again_if_its_callback_returns_a_time():
     assert len(wheel) == 0
 
 
-def test_an_overdue_entry_fires_with_the_next_turn_of_the_wheel():
+def test_an_overdue_entry_fires_with_the_next_turn_of_the_timer_wheel():
     looked = []
     wheel = wheel_of(looked)
     wheel.turn(10_000)
@@ -45,7 +45,7 @@ def test_an_overdue_entry_fires_with_the_next_turn_of_the_wheel():
     assert looked == [("a", 10_250)]
 
 
-def test_a_wheel_that_was_not_turned_for_hours_fires_every_entry_once():
+def test_a_timer_wheel_that_was_not_turned_for_hours_fires_every_entry_once():
     looked = []
     wheel = wheel_of(looked)
     for number in range(100):
@@ -56,7 +56,7 @@ def test_a_wheel_that_was_not_turned_for_hours_fires_every_entry_once():
     assert len(wheel) == 0
 
 
-def test_an_entry_that_reschedules_for_now_does_not_block_the_turn():
+def test_an_entry_that_reschedules_itself_for_now_does_not_block_the_turn_of_the_timer_wheel():
     looked = []
     wheel = wheel_of(looked, lambda thing, now: now)
     wheel.put("a", 0)
@@ -66,7 +66,7 @@ def test_an_entry_that_reschedules_for_now_does_not_block_the_turn():
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 5_000)), max_size=30))
-def test_every_entry_fires_in_time_whenever_it_was_put(puts):
+def test_every_entry_of_a_timer_wheel_fires_in_time_whenever_it_was_added(puts):
     looked = []
     wheel = wheel_of(looked)
     wanted = {}

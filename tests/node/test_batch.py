@@ -43,7 +43,7 @@ def in_grace(world, clients):
     return sum(1 for presence in found if presence.sessions and not presence.live)
 
 
-async def test_users_lost_in_one_loop_iteration_are_one_commit(world):
+async def test_fifty_users_who_disconnect_at_once_are_written_to_the_store_in_one_batch(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 50)
     before = node.node.context.metrics.commits
@@ -54,7 +54,7 @@ async def test_users_lost_in_one_loop_iteration_are_one_commit(world):
     assert node.node.context.metrics.commits == before + 1
 
 
-async def test_users_beyond_one_batch_are_all_decided(world):
+async def test_users_who_disconnect_at_once_are_all_written_even_if_they_exceed_one_batch(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 2 * TOGETHER + 7)
     for client in clients:
@@ -65,7 +65,7 @@ async def test_users_beyond_one_batch_are_all_decided(world):
     assert not any(presence.sessions for presence in world.everybody_stored().values())
 
 
-async def test_a_user_with_a_conflict_is_decided_again_alone(world):
+async def test_a_user_whose_write_conflicts_in_a_batch_is_computed_and_written_again_alone(world):
     n1 = await world.start("n1")
     clients = await crowd(world, n1, 20)
     n2 = await world.start("n2")
@@ -81,7 +81,7 @@ async def test_a_user_with_a_conflict_is_decided_again_alone(world):
     await tail.release()
 
 
-async def test_an_error_of_one_edit_is_raised_only_to_its_caller(world, logs):
+async def test_an_error_in_the_change_of_one_user_in_a_batch_is_raised_only_to_the_caller_who_asked_for_it(world, logs):
     node = await world.start("n1")
     await crowd(world, node, 3)
 
@@ -103,7 +103,7 @@ async def test_an_error_of_one_edit_is_raised_only_to_its_caller(world, logs):
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
-async def test_a_batch_commit_of_unknown_outcome_is_resolved_for_all_its_users(world, done):
+async def test_a_batch_write_of_unknown_outcome_is_resolved_for_all_its_users(world, done):
     node = await world.start("n1")
     clients = await crowd(world, node, 20)
     commit, doubts = node.node.context.engine.commit, []
@@ -125,7 +125,7 @@ async def test_a_batch_commit_of_unknown_outcome_is_resolved_for_all_its_users(w
     assert not any(person.record.deciding or person.record.dirty for person in node.node.context.people)
 
 
-async def test_all_users_of_a_batch_wait_while_the_store_is_away(world):
+async def test_all_users_of_a_batch_wait_while_the_store_is_unreachable_and_are_written_afterwards(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 20)
     commit, away = node.node.context.engine.commit, [True]
@@ -147,7 +147,7 @@ async def test_all_users_of_a_batch_wait_while_the_store_is_away(world):
     assert node.node.records.waiting == 0
 
 
-async def test_a_caller_waiting_for_a_decision_gets_an_error_when_the_node_stops(world):
+async def test_a_caller_waiting_for_a_store_write_gets_an_error_when_the_node_stops(world):
     node = await world.start("n1")
     await crowd(world, node, 1)
     Stalled(node.node.context.engine, "commit")
@@ -160,7 +160,7 @@ async def test_a_caller_waiting_for_a_decision_gets_an_error_when_the_node_stops
         asked.result()
 
 
-async def test_a_caller_does_not_get_unavailable_while_its_commit_may_have_run(world):
+async def test_a_caller_whose_store_write_may_have_run_gets_unknown_outcome_and_not_unavailable(world):
     """The store executes the commit and does not answer for longer than PATIENCE."""
     node = await world.start("n1")
     await crowd(world, node, 1)
@@ -186,7 +186,7 @@ async def test_a_caller_does_not_get_unavailable_while_its_commit_may_have_run(w
     assert world.stored("user000").mode is Mode.BUSY
 
 
-async def test_eagerly_started_tasks_lose_no_decision(world):
+async def test_with_eagerly_started_asyncio_tasks_a_connect_is_still_written_to_the_store(world):
     """As with `loop.set_task_factory(asyncio.eager_task_factory)`, Python 3.12."""
     node = await world.start("n1")
     tasks = node.node.context.tasks
@@ -214,7 +214,7 @@ async def test_eagerly_started_tasks_lose_no_decision(world):
     assert world.stored("ana").live
 
 
-async def test_a_user_named_twice_is_decided_once(world):
+async def test_a_user_named_twice_in_a_batch_is_written_once(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 3)
     for client in clients:
@@ -225,7 +225,7 @@ async def test_a_user_named_twice_is_decided_once(world):
     assert await node.node.records.decide_all([users[0], users[0], *users[1:]])
 
 
-async def test_an_unexpected_engine_error_leaves_no_user_undecided():
+async def test_after_an_unexpected_store_error_all_users_of_the_batch_are_written():
     world = World(shards=1)
     node = await world.start("n1")
     clients = await crowd(world, node, 5)

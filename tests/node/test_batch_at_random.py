@@ -97,7 +97,7 @@ def at_rest(world, nodes, clients):
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_batches_converge_under_random_faults(seed):
+async def test_after_random_faults_the_store_matches_the_open_connections(seed):
     dice, problems, asked = random.Random(seed), [], []
     world = World(shards=dice.choice([1, 2]), seed=seed)
     nodes = await world.start_all("n1", "n2")

@@ -46,7 +46,7 @@ def heads(store):
     return [shard.log.head for shard in store.shards]
 
 
-async def test_users_who_went_invisible_during_a_split_are_hidden_on_the_other_side_after_it(world):
+async def test_users_who_became_invisible_while_the_store_was_split_are_hidden_on_all_nodes_afterwards(world):
     n1, n2, n3, movers, others, bob = await scene(world)
     main, branch = world.store, branch_of(world)
     for node in (n2, n3):
@@ -70,7 +70,7 @@ async def test_users_who_went_invisible_during_a_split_are_hidden_on_the_other_s
 
 
 @pytest.mark.parametrize("further", [0, 1], ids=["same number", "further on"])
-async def test_a_failover_that_lost_writes_is_noticed_by_a_node_that_only_watches(world, further):
+async def test_a_failover_of_the_store_that_lost_writes_is_noticed_by_a_node_that_writes_nothing(world, further):
     with_timings(world, grace=1_000)
     n1, _, _, _, _, bob = await scene(world)
     past = world.store.snapshot()

@@ -8,7 +8,7 @@ STEPS = [60_000, -60_000]
 
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_clock_step_does_not_change_the_length_of_grace_and_dead_after(world, step):
+async def test_a_clock_step_of_a_minute_does_not_change_the_length_of_the_reconnect_window(world, step):
     _, ana, bob = await meet(world)
     await world.start("n2")
     await world.sleep(10)
@@ -60,7 +60,7 @@ async def test_a_node_that_starts_after_a_clock_step_has_the_time_of_the_other_n
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_old_lease_rows_do_not_affect_the_clock(world):
+async def test_old_leases_of_dead_nodes_do_not_affect_the_clock_of_a_new_node(world):
     n1 = await world.start("n1")
     await world.sleep(5)
     n1.kill()

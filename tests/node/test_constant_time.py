@@ -115,7 +115,7 @@ async def test_a_user_watched_while_hidden_is_shown_when_they_become_visible(wor
     assert clients["bob"].saw("ana") == ["offline", "online"]
 
 
-async def test_a_ledger_answer_about_a_user_in_the_store_is_not_cached(world):
+async def test_a_ledger_answer_about_a_user_who_has_a_record_in_the_store_is_not_cached(world):
     """The ledger does not yet have Gil's last seen; later reads must not return the older value."""
     node, clients = await apart(world)
     await clients["gil"].connect(node)
@@ -128,7 +128,7 @@ async def test_a_ledger_answer_about_a_user_in_the_store_is_not_cached(world):
     assert soon[0].last_seen == later[0].last_seen == pytest.approx(left, abs=2)
 
 
-async def test_a_typing_command_does_not_wait_for_its_delivery(world):
+async def test_a_typing_command_is_answered_before_the_typing_is_delivered(world):
     node, clients = await apart(world)
     await clients["ana"].watch("bob")
     await node.node.viewing.type(clients["bob"].connection, "ana", None, typing=True)

@@ -28,7 +28,7 @@ def in_shards(*shards):
     return [user for user in map("u{}".format, range(100)) if shard_of(user, 4) in shards]
 
 
-async def test_an_unavailable_shard_does_not_stop_the_sweep_of_other_shards(world):
+async def test_an_unavailable_shard_does_not_keep_users_of_a_dead_node_in_other_shards_online(world):
     away, others = in_shards(0)[:3], in_shards(1, 2, 3)[:10]
     n1, n2, n3, bob = await crowd(world, away + others)
     epoch = n1.node.context.authority.epoch
@@ -42,7 +42,7 @@ async def test_an_unavailable_shard_does_not_stop_the_sweep_of_other_shards(worl
     assert epoch not in world.store.leases
 
 
-async def test_a_swept_shard_is_not_swept_again_because_of_another_shard(world):
+async def test_shards_searched_for_users_of_a_dead_node_are_not_searched_again_while_another_is_away(world):
     n1, n2, n3, bob = await crowd(world, in_shards(1, 2, 3)[:10])
     walked = [_walked(node.node.context.engine) for node in (n2, n3)]
     with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0)):
@@ -51,7 +51,7 @@ async def test_a_swept_shard_is_not_swept_again_because_of_another_shard(world):
         assert [sorted(each) for each in walked] == [[1, 2, 3]] * 2, "by who marked it, and by who took over"
 
 
-async def test_a_user_whose_decision_fails_does_not_stop_the_sweep(world):
+async def test_an_error_with_one_user_of_a_dead_node_does_not_keep_its_other_users_online(world):
     users = sorted(map("u{}".format, range(30)), key=lambda user: shard_of(user, 4))
     n1, n2, n3, bob = await crowd(world, users)
     for node in (n2, n3):
@@ -64,7 +64,7 @@ async def test_a_user_whose_decision_fails_does_not_stop_the_sweep(world):
     assert all(bob.saw(user) == ["online", "offline"] for user in users[1:])
 
 
-async def test_one_walk_over_a_shard_handles_all_dead_epochs(world):
+async def test_users_of_several_dead_nodes_are_found_by_reading_each_shard_once(world):
     nodes = await world.start_all(*(f"n{number}" for number in range(1, 8)))
     dead, alive = nodes[:3], nodes[3:]
     for number in range(20):

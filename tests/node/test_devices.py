@@ -28,7 +28,7 @@ async def test_c1_signing_out_the_active_device_shows_away_since_the_activity_of
     assert bob.last("ana").since == pytest.approx(since, abs=10)
 
 
-async def test_c1_losing_the_active_device_shows_no_change_until_its_grace_ends(world):
+async def test_c1_losing_the_active_device_shows_no_change_until_its_reconnect_window_ends(world):
     node, ana, bob = await meet(world)
     phone = world.client("ana", "phone", Platform.MOBILE)
     await phone.connect(node)
@@ -54,7 +54,7 @@ async def test_c2_connecting_and_losing_a_second_device_shows_no_change(world):
     assert bob.saw("ana") == statuses == ["online"]
 
 
-async def test_c3_two_tabs_are_one_device(world):
+async def test_c3_two_tabs_with_one_device_id_are_one_device(world):
     node, ana, bob = await meet(world)
     tab = world.client("ana", "d1")
     await tab.connect(node)
@@ -81,7 +81,7 @@ async def test_c4_using_a_device_id_of_another_user_does_not_affect_them(world):
     assert ana.connected
 
 
-async def test_c5_the_21st_connection_is_refused_and_the_others_stay(world):
+async def test_c5_the_21st_connection_of_a_user_to_a_node_is_refused_and_the_others_stay(world):
     node = await world.start("n1")
     tabs = [world.client("ana", f"d{number}") for number in range(21)]
     for tab in tabs:
@@ -94,7 +94,7 @@ async def test_c5_the_21st_connection_is_refused_and_the_others_stay(world):
     assert tabs[-1].connected
 
 
-async def test_c5_a_session_over_the_limit_is_refused_unless_it_replaces_one_in_grace(world):
+async def test_c5_a_session_over_the_limit_is_refused_unless_it_replaces_one_in_its_reconnect_window(world):
     with_timings(world, max_sessions=3)
     n1, n2 = await world.start_all("n1", "n2")
     devices = [world.client("ana", f"d{number}") for number in range(5)]
@@ -111,7 +111,7 @@ async def test_c5_a_session_over_the_limit_is_refused_unless_it_replaces_one_in_
     assert {s.device for s in world.stored("ana").sessions} == {"d1", "d2", "d4"}
 
 
-async def test_c5_the_51st_session_in_the_cluster_is_refused_and_the_others_stay(world):
+async def test_c5_the_51st_session_of_a_user_in_the_cluster_is_refused_and_the_others_stay(world):
     nodes = await world.start_all("n1", "n2", "n3")
     devices = [world.client("ana", f"d{number}") for number in range(51)]
     for number, device in enumerate(devices):
@@ -135,7 +135,7 @@ async def test_c6_a_mode_set_on_one_device_is_pushed_to_the_other_even_when_invi
     assert phone.own()["status"] == "online"
 
 
-async def test_c7_two_devices_that_set_different_modes_at_once_converge(world):
+async def test_c7_two_devices_that_set_different_modes_at_once_end_with_the_same_mode(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     phone = world.client("ana", "phone")
@@ -184,7 +184,7 @@ async def test_a_device_connected_to_two_nodes_is_listed_once_and_survives_the_l
     assert len(world.stored("ana").sessions) == 1
 
 
-async def test_connections_per_user_are_counted_per_node(world):
+async def test_the_limit_of_connections_of_a_user_is_counted_on_each_node_separately(world):
     world.settings = node_settings(world.settings, max_connections_per_user=1)
     n1, n2 = await world.start_all("n1", "n2")
     first, second = world.client("ana", "d1"), world.client("ana", "d2")

@@ -58,7 +58,7 @@ async def until_some_have_heard(world, viewers):
     return heard(viewers)
 
 
-async def test_active_viewers_get_a_paced_change_first_and_every_frame_says_paced(world):
+async def test_in_paced_delivery_active_viewers_get_a_change_first_and_every_frame_is_marked_paced(world):
     node, ana, viewers = await audience(world, idle=("bob", "cem"))
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(WAVE / 2 + TURN)
@@ -70,7 +70,7 @@ async def test_active_viewers_get_a_paced_change_first_and_every_frame_says_pace
         assert frame["delivery"] == "paced"
 
 
-async def test_a_waiting_viewer_who_becomes_active_is_served_like_active_viewers(world):
+async def test_a_viewer_who_becomes_active_during_paced_delivery_gets_the_change_like_active_viewers(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(TURN)
@@ -79,7 +79,7 @@ async def test_a_waiting_viewer_who_becomes_active_is_served_like_active_viewers
     assert heard(viewers) == {"eve"}
 
 
-async def test_g11_a_paced_change_is_not_sent_after_a_block(world):
+async def test_g11_a_change_in_paced_delivery_is_not_sent_to_a_viewer_blocked_meanwhile(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
@@ -90,7 +90,7 @@ async def test_g11_a_paced_change_is_not_sent_after_a_block(world):
         assert viewer.saw("ana") == (["busy"] if user in first else ["offline"])
 
 
-async def test_a_user_who_becomes_invisible_during_paced_delivery_is_not_shown_by_later_parts(world):
+async def test_viewers_still_waiting_in_paced_delivery_see_a_user_who_becomes_invisible_as_offline(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
@@ -102,7 +102,7 @@ async def test_a_user_who_becomes_invisible_during_paced_delivery_is_not_shown_b
         assert viewer.last("ana").last_seen == hidden_at
 
 
-async def test_a_user_who_chooses_visibility_nobody_during_paced_delivery_is_not_shown_later(world):
+async def test_viewers_still_waiting_in_paced_delivery_see_a_user_who_chooses_visibility_nobody_as_offline(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
@@ -112,7 +112,7 @@ async def test_a_user_who_chooses_visibility_nobody_during_paced_delivery_is_not
         assert viewer.saw("ana") == (["busy", "offline"] if user in first else ["offline"])
 
 
-async def test_a_waiting_viewer_who_subscribes_again_gets_the_change_once(world):
+async def test_a_viewer_who_subscribes_again_during_paced_delivery_gets_the_change_once(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await viewers["eve"].watch("ana")
@@ -120,7 +120,7 @@ async def test_a_waiting_viewer_who_subscribes_again_gets_the_change_once(world)
     assert [shown.answer for shown in viewers["eve"].shown["ana"]] == [True]
 
 
-async def test_a_waiting_viewer_who_unsubscribes_gets_nothing(world):
+async def test_a_viewer_who_unsubscribes_during_paced_delivery_does_not_get_the_change(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     node.node.viewing.unsubscribe(viewers["eve"].connection.outbox, ["ana"])
@@ -128,7 +128,7 @@ async def test_a_waiting_viewer_who_unsubscribes_gets_nothing(world):
     assert heard(viewers) == viewers.keys() - {"eve"}
 
 
-async def test_when_few_viewers_remain_the_waiting_ones_are_served_at_once(world):
+async def test_when_few_viewers_remain_during_paced_delivery_they_get_the_change_at_once(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     for user in ("bob", "cem", "dan"):
@@ -141,7 +141,7 @@ async def test_when_few_viewers_remain_the_waiting_ones_are_served_at_once(world
     assert "delivery" not in viewers["eve"].of_type("presence.status")[-1]
 
 
-async def test_own_devices_and_services_get_a_paced_change_at_once(world):
+async def test_own_devices_and_services_get_a_change_at_once_while_viewers_wait_in_paced_delivery(world):
     node, ana, viewers = await audience(world)
     other = world.client("ana", "d2")
     await other.connect(node)
@@ -160,7 +160,7 @@ async def test_own_devices_and_services_get_a_paced_change_at_once(world):
     node.node.viewing.close_stream(stream)
 
 
-async def test_on_demand_delivery_gives_a_snapshot_with_a_bucket_and_pushes_nothing(world):
+async def test_a_user_with_too_many_viewers_is_not_pushed_but_read_with_an_approximate_last_seen(world):
     node, ana, viewers = await audience(world)
     for user in ("fay", "gil"):
         viewers[user] = world.client(user)
@@ -187,7 +187,7 @@ async def test_on_demand_delivery_gives_a_snapshot_with_a_bucket_and_pushes_noth
     assert b"last_seen_bucket" not in truth
 
 
-async def test_a_drain_during_paced_delivery_closes_all_connections_and_leaves_nothing_waiting(world):
+async def test_a_node_stopped_during_paced_delivery_closes_all_connections_and_drops_waiting_changes(world):
     node, ana, viewers = await audience(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await until_some_have_heard(world, viewers)
@@ -197,7 +197,7 @@ async def test_a_drain_during_paced_delivery_closes_all_connections_and_leaves_n
     assert not node.node.delivery.paced_waiting
 
 
-async def test_all_devices_of_a_viewer_get_a_paced_change_at_the_same_moment(world):
+async def test_in_paced_delivery_all_devices_of_a_viewer_get_a_change_at_the_same_moment(world):
     node, ana, viewers = await audience(world)
     second = world.client("bob", "d2")
     await second.connect(node)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_b1_a_return_within_grace_shows_no_change(world, elsewhere):
+async def test_b1_a_user_who_returns_within_the_reconnect_window_shows_viewers_no_change(world, elsewhere):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     bob.forget()
@@ -32,7 +32,7 @@ async def test_b1_a_return_within_grace_shows_no_change(world, elsewhere):
 
 
 @pytest.mark.parametrize(("late", "seen"), [(-1, []), (1, ["offline", "online"])])
-async def test_b2_grace_ends_at_its_exact_millisecond(world, late, seen):
+async def test_b2_the_reconnect_window_ends_at_its_exact_millisecond(world, late, seen):
     node, ana, bob = await meet(world)
     bob.forget()
     ana.close()
@@ -58,7 +58,7 @@ async def test_b3_a_sign_out_takes_effect_at_once_and_does_not_affect_other_devi
     assert bob.last("ana").last_seen == pytest.approx(before, abs=2)
 
 
-async def test_b4_after_a_return_only_the_second_grace_fires(world):
+async def test_b4_after_a_return_and_a_second_disconnect_only_the_second_reconnect_window_counts(world):
     node, ana, bob = await meet(world)
     ana.close()
     await world.sleep(20)
@@ -75,7 +75,7 @@ async def test_b4_after_a_return_only_the_second_grace_fires(world):
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_b4_fast_reloads_show_no_change_and_leave_one_session(world):
+async def test_b4_fast_page_reloads_show_viewers_no_change_and_leave_one_session(world):
     """Close and open at the same instant repeatedly: no change is shown and one session is left."""
     node, ana, bob = await meet(world)
     bob.forget()
@@ -89,7 +89,7 @@ async def test_b4_fast_reloads_show_no_change_and_leave_one_session(world):
     assert [session.live for session in world.stored("ana").sessions] == [True]
 
 
-async def test_b5_a_return_within_grace_without_activity_is_away_not_online(world):
+async def test_b5_an_idle_user_who_returns_within_the_reconnect_window_is_away_not_online(world):
     node, ana, bob = await meet(world)
     started = world.now
     await world.sleep(295)
@@ -129,7 +129,7 @@ async def test_b6_idleness_is_counted_from_the_last_activity(world):
     assert bob.last("ana").since == pytest.approx(acted, abs=2)
 
 
-async def test_activity_during_the_commit_of_idle_is_kept(world):
+async def test_activity_while_idleness_is_being_written_to_the_store_is_not_lost(world):
     node, ana, bob = await meet(world)
     ana.rest()
     await asyncio.sleep(0)  # decided, and being committed
@@ -138,7 +138,7 @@ async def test_activity_during_the_commit_of_idle_is_kept(world):
     assert bob.saw("ana")[-1] == "online"
 
 
-async def test_b8_a_changed_idle_after_counts_from_the_stored_activity(world):
+async def test_b8_a_changed_idle_after_setting_counts_from_the_last_stored_activity(world):
     node, _, bob = await meet(world)
     started = world.now
     await world.sleep(100)
@@ -178,7 +178,7 @@ CROWD = 10_000
 
 
 @pytest.mark.looptime(False)
-async def test_b7_ten_thousand_graces_ending_in_one_second_do_not_delay_other_users():
+async def test_b7_ten_thousand_reconnect_windows_ending_in_one_second_do_not_delay_other_users():
     """In real time, because it is about CPU work: a user who connects meanwhile waits for a few of the ten thousand,
     not for all.
     """

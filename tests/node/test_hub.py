@@ -148,7 +148,9 @@ CROWDS = {
 
 @pytest.mark.parametrize("crowds", CROWDS.values(), ids=CROWDS)
 @pytest.mark.parametrize(("start", "many"), [(0, viewer_sets.MANY), (100, viewer_sets.MANY), (200, 1), (300, 2)])
-async def test_every_connection_gets_the_latest_status_and_no_duplicate_frame(start, crowds, many, monkeypatch):
+async def test_under_random_operations_every_connection_gets_the_latest_status_and_no_duplicate_frame(
+    start, crowds, many, monkeypatch
+):
     monkeypatch.setattr(viewer_sets, "MANY", many)
     monkeypatch.setattr(viewer_sets, "MOST", 2)
     frames = 0
@@ -181,7 +183,7 @@ async def test_every_connection_gets_the_latest_status_and_no_duplicate_frame(st
     assert frames > 200  # otherwise the test would show nothing
 
 
-async def test_f7_ten_changes_within_a_tick_are_one_frame_at_once_and_one_at_the_end():
+async def test_f7_of_ten_changes_within_a_flush_interval_the_first_is_sent_at_once_and_the_last_at_its_end():
     stage = Stage(0)
     viewer = stage.viewers[0]
     ana = stage.people.get("ana")
@@ -194,7 +196,7 @@ async def test_f7_ten_changes_within_a_tick_are_one_frame_at_once_and_one_at_the
     assert viewer.has["ana"]["since"] == START + 9
 
 
-async def test_after_a_change_reached_all_viewers_at_once_the_next_one_waits_for_the_flush():
+async def test_a_second_change_right_after_the_first_waits_for_the_end_of_the_flush_interval():
     stage = Stage(0)
     ana = stage.people.get("ana")
     for viewer in stage.viewers:
@@ -209,7 +211,7 @@ async def test_after_a_change_reached_all_viewers_at_once_the_next_one_waits_for
     assert all(viewer.has["ana"]["since"] == START + 1 for viewer in stage.viewers)
 
 
-async def test_a_paused_viewer_is_skipped_while_the_others_get_the_change_at_once():
+async def test_a_viewer_that_does_not_read_is_skipped_while_the_others_get_a_change_at_once():
     stage = Stage(0)
     ana = stage.people.get("ana")
     for viewer in stage.viewers:
@@ -225,7 +227,7 @@ async def test_a_paused_viewer_is_skipped_while_the_others_get_the_change_at_onc
     assert deaf.has["ana"]["since"] == START
 
 
-async def test_a_change_and_its_reversal_reach_only_viewers_who_got_the_change():
+async def test_the_reversal_of_a_change_is_sent_only_to_viewers_who_got_the_change():
     """ana goes online and offline within a tick. The first viewer was ready and got the change; the second was not."""
     stage = Stage(0)
     ready, resting = stage.viewers[:2]
@@ -277,7 +279,7 @@ def becomes(stage, person, status, since=START):
     stage.hub.publish(person)
 
 
-async def test_a_change_with_many_viewers_is_paced_and_active_viewers_get_it_first():
+async def test_a_change_for_300_viewers_is_delivered_over_seconds_and_active_viewers_get_it_first():
     stage, ana, viewers = await crowd(300, pace_above=100)
     becomes(stage, ana, Status.ONLINE)
     heard = []
@@ -293,14 +295,14 @@ async def test_a_change_with_many_viewers_is_paced_and_active_viewers_get_it_fir
     assert {viewer.delivery for viewer in viewers} == {"paced"}
 
 
-async def test_a_paced_change_takes_ten_seconds_at_most():
+async def test_paced_delivery_of_a_change_takes_ten_seconds_at_most():
     stage, ana, viewers = await crowd(2_000, pace_above=100)
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(10.1)
     assert {viewer.has["ana"]["status"] for viewer in viewers} == {"online"}
 
 
-async def test_a_viewer_waiting_for_a_paced_change_gets_only_the_latest():
+async def test_a_viewer_waiting_in_paced_delivery_gets_only_the_latest_change():
     stage, ana, viewers = await crowd(300, pace_above=100)
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(1.5)
@@ -310,7 +312,7 @@ async def test_a_viewer_waiting_for_a_paced_change_gets_only_the_latest():
     assert {viewer.frames for viewer in viewers} == {1, 2}
 
 
-async def test_above_the_push_ceiling_nothing_is_pushed_and_below_it_the_latest_status_is():
+async def test_with_more_viewers_than_the_push_ceiling_nothing_is_pushed_and_below_it_the_latest_status():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
     assert ana.watchers.channels[0].sent_body.endswith(b'"delivery":"poll"')
     becomes(stage, ana, Status.ONLINE)
@@ -330,7 +332,7 @@ async def test_above_the_push_ceiling_nothing_is_pushed_and_below_it_the_latest_
     assert {viewer.frames for viewer in viewers[51:]} == {1}
 
 
-async def test_an_overloaded_hub_delays_away_but_never_online_and_offline():
+async def test_under_overload_changes_to_away_are_delayed_but_never_changes_to_online_and_offline():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(1)
@@ -354,7 +356,7 @@ async def test_an_overloaded_hub_delays_away_but_never_online_and_offline():
     assert viewer.frames == frames + 1
 
 
-async def test_constant_changes_of_a_user_are_sent_once_per_paced_round():
+async def test_constant_changes_of_a_user_are_sent_once_per_round_of_paced_delivery():
     stage, ana, viewers = await crowd(300, pace_above=100)
     for number in range(100):
         becomes(stage, ana, Status.ONLINE, since=START + number)
@@ -362,7 +364,7 @@ async def test_constant_changes_of_a_user_are_sent_once_per_paced_round():
     assert {viewer.frames for viewer in viewers} <= {2, 3, 4}  # nine seconds are three rounds
 
 
-async def test_a_short_switch_from_on_demand_to_paced_delivery_sends_no_frame():
+async def test_a_number_of_viewers_that_is_briefly_below_the_push_ceiling_sends_no_frame():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
     await asyncio.sleep(12)
     becomes(stage, ana, Status.ONLINE)
@@ -377,7 +379,7 @@ async def test_a_short_switch_from_on_demand_to_paced_delivery_sends_no_frame():
     assert [viewer.frames for viewer in viewers[20:]] == frames
 
 
-async def test_a_viewer_served_early_is_not_served_again_at_its_original_slot():
+async def test_a_viewer_who_got_a_change_early_in_paced_delivery_does_not_get_it_again_later():
     stage, ana, viewers = await crowd(300, pace_above=100)
     idle = viewers[1::3]
     becomes(stage, ana, Status.ONLINE)
@@ -404,7 +406,7 @@ async def test_a_new_subscriber_of_an_overloaded_node_gets_the_current_status_an
     assert newcomer.frames == 0
 
 
-async def test_marking_a_shard_stale_under_overload_also_sends_delayed_changes():
+async def test_marking_statuses_as_stale_also_sends_changes_that_were_delayed_by_overload():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     stage.hub.shed(Shed.TEXT)

@@ -21,7 +21,7 @@ def _without_as_of(status):
     return {key: value for key, value in msgspec.json.decode(status).items() if key != "as_of"}
 
 
-async def test_g4_an_invisible_user_looks_exactly_signed_out_at_that_moment(world):
+async def test_g4_an_invisible_user_looks_exactly_like_one_who_signed_out_at_that_moment(world):
     node, ana, bob = await meet(world)
     phone = world.client("ana", "phone", Platform.MOBILE)
     await phone.connect(node)
@@ -58,7 +58,7 @@ async def test_g4_an_invisible_user_looks_exactly_signed_out_at_that_moment(worl
     assert await all_exits(node, "bob", "ana") == hidden
 
 
-async def test_g5_becoming_visible_is_one_change_and_hidden_activity_is_never_shown(world):
+async def test_g5_a_hidden_user_becomes_visible_with_one_change_and_hidden_activity_is_never_shown(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)

@@ -13,7 +13,7 @@ from herenow_testing.world.world import World
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_h1_last_seen_after_a_clean_close_is_the_time_of_the_close(world):
+async def test_h1_last_seen_after_a_clean_close_of_a_connection_is_the_time_of_the_close(world):
     _, ana, bob = await meet(world)
     await world.sleep(12)
     closed = world.now
@@ -34,7 +34,7 @@ async def test_h1_last_seen_of_a_lost_socket_is_its_last_sign_of_life(world):
     assert bob.last("ana").last_seen == pytest.approx(evidence, abs=1)
 
 
-async def test_h1_last_seen_of_users_of_a_killed_node_is_its_last_lease_renewal(world):
+async def test_h1_last_seen_of_users_of_a_killed_node_is_the_last_lease_renewal_of_the_node(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -48,7 +48,7 @@ async def test_h1_last_seen_of_users_of_a_killed_node_is_its_last_lease_renewal(
     assert killed - 3_400 <= far.last("ana").last_seen <= killed
 
 
-async def test_h1_last_seen_after_loss_of_node_and_store_is_the_last_lease_renewal(world):
+async def test_h1_last_seen_after_the_loss_of_node_and_store_is_the_last_lease_renewal_of_the_node(world):
     """The lease is lost with the store; other nodes had read it."""
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
@@ -114,7 +114,7 @@ def is_known_everywhere(world, at, *viewers):
 
 
 @pytest.mark.parametrize("seconds", [5, 25, 60], ids=["not yet taken for dead", "in grace", "gone"])
-async def test_last_seen_of_a_user_who_left_a_cut_off_node_is_the_time_of_leaving(world, seconds):
+async def test_last_seen_of_a_user_who_left_a_node_cut_off_from_the_store_is_the_time_of_leaving(world, seconds):
     n1, _, _, ana, bob, far = await meet_twice(world)
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         await world.sleep(2)
@@ -152,7 +152,7 @@ async def test_last_seen_of_a_user_who_left_a_frozen_node_is_not_after_the_time_
 
 
 @pytest.mark.parametrize("where", ["n1", "n2"])
-async def test_last_seen_after_a_failed_sign_out_is_the_time_of_the_close(world, where):
+async def test_last_seen_after_a_sign_out_that_could_not_be_written_is_the_time_of_the_closed_socket(world, where):
     """The record still has the time of connecting: forty seconds ago here, hours ago in production."""
     _, _, _, ana, bob, far = await meet_twice(world)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
@@ -166,7 +166,9 @@ async def test_last_seen_after_a_failed_sign_out_is_the_time_of_the_close(world,
 
 
 @pytest.mark.parametrize("watched", [True, False])
-async def test_a_last_seen_lost_by_a_rollback_and_overwritten_is_restored(world, watched):
+async def test_a_last_seen_lost_by_a_rollback_of_the_store_is_restored_even_if_its_record_was_overwritten(
+    world, watched
+):
     """n3 knows no user and commits over the old record before the loss is noticed: its version is the newest."""
     n1, n2, n3, ana, bob, far = await meet_twice(world)
     shard = shard_of("ana", 4)
@@ -195,7 +197,7 @@ async def test_a_last_seen_lost_by_a_rollback_and_overwritten_is_restored(world,
     assert world.stored("ana").custom.text == "tea"
 
 
-async def test_a_lost_last_seen_is_not_restored_for_a_deleted_user(world):
+async def test_a_last_seen_that_the_store_lost_is_not_restored_for_a_deleted_user(world):
     n1, n2, _, ana, _, _ = await meet_twice(world)
     ana.close()
     await world.sleep(40)
@@ -214,7 +216,7 @@ def embedded(ledger=None):
     return world
 
 
-async def test_last_seen_of_users_of_a_killed_embedded_node_is_its_last_stamp():
+async def test_last_seen_of_users_of_a_killed_embedded_node_is_at_most_a_second_before_the_kill():
     first = embedded()
     node, ana, bob = await meet(first)
     cy, dee = first.client("cy"), first.client("dee")
@@ -246,7 +248,7 @@ async def test_last_seen_of_users_of_a_killed_embedded_node_is_its_last_stamp():
     await second.close()
 
 
-async def test_a_clean_stop_of_an_embedded_node_leaves_exact_last_seens_and_no_open_run():
+async def test_an_embedded_node_that_stops_cleanly_saves_the_exact_last_seen_of_its_users():
     first = embedded()
     node, ana, bob = await meet(first)
     await first.sleep(10)
@@ -262,7 +264,7 @@ async def test_a_clean_stop_of_an_embedded_node_leaves_exact_last_seens_and_no_o
     await second.close()
 
 
-async def test_a_mode_that_ended_while_the_process_was_down_is_over_at_its_start():
+async def test_a_mode_that_ended_while_the_server_was_down_is_over_when_it_starts():
     first = embedded()
     node, ana, bob = await meet(first)
     await node.node.sessions.set_mode("ana", Mode.BUSY, first.now + 60_000)

@@ -24,7 +24,7 @@ async def looks_on(world, user, there, here):
     return bob
 
 
-async def test_a_dead_node_is_marked_once_and_its_epoch_retired(world):
+async def test_a_killed_node_is_declared_dead_and_its_users_enter_the_reconnect_window(world):
     n1, n2, n3 = await world.start_all("n1", "n2", "n3")
     ana = world.client("ana")
     await ana.connect(n1)
@@ -40,7 +40,7 @@ async def test_a_dead_node_is_marked_once_and_its_epoch_retired(world):
     assert session.lost_at is not None
 
 
-async def test_one_lost_renewal_does_not_end_the_lease(world):
+async def test_one_lost_renewal_does_not_end_the_lease_of_a_node(world):
     n1, ana, bob = await meet(world)
     await world.sleep(5)
     with world.faults.during(Rule(Fault.NOT_EXECUTED, calls=("renew",), times=1)):
@@ -50,7 +50,7 @@ async def test_one_lost_renewal_does_not_end_the_lease(world):
     assert n1.node.context.metrics.epochs == 0
 
 
-async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds_of_its_lease(world):
+async def test_a_node_that_cannot_renew_its_lease_stops_changing_statuses_after_two_thirds_of_it(world):
     n1, ana, bob = await meet(world)
     await world.sleep(10)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
@@ -81,19 +81,19 @@ async def sleeps(world, seconds):
     return bob.shown["ana"], before, n1.node.context.authority.epoch
 
 
-async def test_a10_a_node_that_slept_past_its_lease_and_renews_at_once_calls_nothing_stale(world):
+async def test_a10_a_node_that_slept_past_its_lease_and_renews_it_at_once_marks_no_status_stale(world):
     shown, before, after = await sleeps(world, 8)
     assert before == after
     assert not any(view.stale for view in shown)
 
 
-async def test_a10_a_node_that_slept_until_others_retired_it_is_stale_until_it_has_read_everything_again(world):
+async def test_a10_a_node_that_slept_until_it_was_declared_dead_shows_stale_statuses_until_it_reread_all(world):
     shown, before, after = await sleeps(world, 60)
     assert before != after
     assert [view.stale for view in shown][-2:] == [True, False]
 
 
-async def test_e9_a_node_without_sessions_counts_failed_renewals(world):
+async def test_e9_a_node_without_sessions_counts_failed_renewals_of_its_lease(world):
     n1 = await world.start("n1")
     await world.sleep(10)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",), times=2)):
@@ -101,7 +101,7 @@ async def test_e9_a_node_without_sessions_counts_failed_renewals(world):
     assert n1.node.context.metrics.engine_errors == 2
 
 
-async def test_e17_when_more_than_half_of_the_nodes_stop_renewing_each_gets_an_extra_lease(world):
+async def test_e17_if_most_nodes_stop_renewing_their_leases_none_is_declared_dead_for_an_extra_lease(world):
     """No node could renew because the store refused writes; reads worked all the time."""
     nodes = await world.start_all("n1", "n2", "n3")
     ana = world.client("ana")
@@ -115,7 +115,7 @@ async def test_e17_when_more_than_half_of_the_nodes_stop_renewing_each_gets_an_e
     assert world.stored("ana").live
 
 
-async def test_e17_a_store_outage_longer_than_the_lease_marks_no_node_dead(world):
+async def test_e17_a_store_outage_longer_than_the_lease_declares_no_node_dead(world):
     nodes = await world.start_all("n1", "n2", "n3")
     bob = await looks_on(world, "ana", nodes[0], nodes[1])
     await world.sleep(5)
@@ -128,7 +128,7 @@ async def test_e17_a_store_outage_longer_than_the_lease_marks_no_node_dead(world
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.3])
-async def test_e5_a_cut_shorter_than_lease_and_grace_shows_no_change_whenever_it_begins(world, phase):
+async def test_e5_a_node_cut_off_shorter_than_lease_and_reconnect_window_never_shows_a_change(world, phase):
     """Even right before a renewal, when the last one seen by others is a third of a lease old."""
     nodes = await world.start_all("n1", "n2", "n3")
     bob = await looks_on(world, "ana", nodes[0], nodes[1])
@@ -141,7 +141,7 @@ async def test_e5_a_cut_shorter_than_lease_and_grace_shows_no_change_whenever_it
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
-async def test_a_dead_majority_is_marked_after_the_extra_lease(world, phase):
+async def test_a_majority_of_nodes_that_died_together_is_declared_dead_after_an_extra_lease(world, phase):
     """Whichever of them renewed after the observer's last read: they stopped together."""
     nodes = [await world.start("n1")]
     for name in ("n2", "n3"):
@@ -157,7 +157,7 @@ async def test_a_dead_majority_is_marked_after_the_extra_lease(world, phase):
     assert not set(dead) & rows(world).keys()
 
 
-async def test_a_node_that_was_frozen_itself_marks_no_other_node_dead(world):
+async def test_a_node_that_was_frozen_itself_declares_no_other_node_dead(world):
     """All processes of a machine freeze for a minute and resume one after the other."""
     nodes = await world.start_all("n1", "n2", "n3")
     await world.sleep(5)
@@ -173,7 +173,7 @@ async def test_a_node_that_was_frozen_itself_marks_no_other_node_dead(world):
     assert [node.node.context.metrics.epochs for node in nodes] == [0, 0, 0]
 
 
-async def test_a10_a_frozen_node_takes_a_new_epoch_and_asserts_its_sessions_before_it_shows_anything(world):
+async def test_a10_a_node_frozen_past_its_lease_writes_its_sessions_again_before_it_shows_any_change(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -192,7 +192,7 @@ async def test_a10_a_frozen_node_takes_a_new_epoch_and_asserts_its_sessions_befo
     assert bob.saw("ana") == ["online"]  # viewers on her own node saw no change
 
 
-async def test_a10_a_node_frozen_longer_than_dead_after_pings_sockets_before_it_loses_them(world):
+async def test_a10_a_node_frozen_longer_than_the_dead_after_timeout_pings_sockets_before_it_ends_them(world):
     n1, ana, bob = await meet(world)
     await world.start("n2")
     await world.sleep(5)
@@ -205,7 +205,7 @@ async def test_a10_a_node_frozen_longer_than_dead_after_pings_sockets_before_it_
     assert "offline" not in bob.saw("ana")
 
 
-async def test_silent_sockets_of_a_frozen_node_are_lost_after_it_resumes(world):
+async def test_sockets_that_died_while_their_node_was_frozen_are_found_lost_after_it_resumes(world):
     n1, ana, bob = await meet(world)
     await world.sleep(5)
     n1.freeze()
@@ -217,7 +217,7 @@ async def test_silent_sockets_of_a_frozen_node_are_lost_after_it_resumes(world):
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED])
-async def test_sessions_are_asserted_under_a_new_epoch_whose_first_renewal_had_an_unknown_outcome(world, fault):
+async def test_a_node_writes_its_sessions_again_even_if_its_new_lease_began_with_an_unknown_outcome(world, fault):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -236,7 +236,7 @@ async def test_sessions_are_asserted_under_a_new_epoch_whose_first_renewal_had_a
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED])
-async def test_a_dead_mark_of_unknown_outcome_is_followed_by_retirement(world, fault):
+async def test_users_of_a_dead_node_go_offline_even_if_declaring_it_dead_had_an_unknown_outcome(world, fault):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -250,7 +250,7 @@ async def test_a_dead_mark_of_unknown_outcome_is_followed_by_retirement(world, f
     assert far.saw("ana") == ["online", "offline"]
 
 
-async def test_a_dead_mark_is_taken_over_when_the_marking_node_dies(world):
+async def test_users_of_a_dead_node_go_offline_even_if_the_node_that_declared_it_dead_dies(world):
     n1, ana, _ = await meet(world)
     n2, n3 = await world.start_all("n2", "n3")
     far = world.client("bob", "far")
@@ -276,7 +276,7 @@ async def never(epoch, counter):
     return False
 
 
-async def test_e3_an_immediate_restart_counts_no_user_twice(world):
+async def test_e3_a_node_that_restarts_at_once_counts_no_user_twice(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -294,7 +294,7 @@ async def test_e3_an_immediate_restart_counts_no_user_twice(world):
     assert n2.node.context.metrics.users[1] == 2
 
 
-async def test_a_socket_closed_while_its_node_was_cut_off_is_lost_at_the_close(world):
+async def test_a_socket_closed_while_its_node_was_cut_off_from_the_store_is_lost_since_the_close(world):
     """The node returns before its sessions were swept, under a new epoch, and reports what it knows."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
@@ -317,7 +317,7 @@ async def test_a_socket_closed_while_its_node_was_cut_off_is_lost_at_the_close(w
     assert far.last("ana").last_seen == pytest.approx(closed, abs=2)
 
 
-async def test_users_of_a_process_reported_dead_enter_grace_at_once(world):
+async def test_users_of_a_node_whose_process_is_reported_dead_enter_the_reconnect_window_at_once(world):
     n1, ana, _ = await meet(world)
     n2, n3 = await world.start_all("n2", "n3")
     far = world.client("bob", "far")
@@ -338,7 +338,7 @@ async def test_users_of_a_process_reported_dead_enter_grace_at_once(world):
     assert killed - 3_400 <= far.last("ana").last_seen <= killed
 
 
-async def test_a_node_reported_dead_during_a_store_outage_is_found_by_its_lease(world):
+async def test_a_node_reported_dead_during_a_store_outage_is_declared_dead_later_by_its_lease(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(5)
@@ -358,7 +358,7 @@ async def test_a_node_ignores_a_report_of_its_own_death(world):
     assert rows(world) == {n1.node.context.authority.epoch: False}
 
 
-async def test_a_new_epoch_is_announced_before_anything_is_written_under_it(world):
+async def test_a_node_announces_its_new_run_id_before_it_writes_anything_under_it(world):
     n1, ana, _ = await meet(world)
     await world.start("n2")
     told = []

@@ -17,7 +17,7 @@ def marks(world):
     return sorted(user for shard in world.store.shards for user in shard.marks)
 
 
-async def test_h4_a_thousand_users_who_leave_during_a_ledger_outage_are_saved_afterwards(world):
+async def test_h4_last_seen_of_a_thousand_users_who_leave_during_a_ledger_outage_is_saved_afterwards(world):
     node = await world.start("n1")
     crowd = [world.client(f"u{number}") for number in range(1_000)]
     for client in crowd:
@@ -39,7 +39,7 @@ async def test_h4_a_thousand_users_who_leave_during_a_ledger_outage_are_saved_af
     assert world.everybody_stored() == {}
 
 
-async def test_last_seen_is_written_when_a_session_ends_not_when_offline_is_announced(world):
+async def test_last_seen_is_saved_when_a_connection_is_lost_and_not_only_when_offline_is_shown(world):
     _, ana, bob = await meet(world)
     ana.close()
     await world.sleep(3)
@@ -47,7 +47,7 @@ async def test_last_seen_is_written_when_a_session_ends_not_when_offline_is_anno
     assert world.ledger.people["ana"].last_seen is not None
 
 
-async def test_an_unsaved_mark_is_processed_by_another_node_after_its_writer_died(world):
+async def test_a_record_not_yet_saved_to_the_ledger_is_saved_by_another_node_after_its_node_died(world):
     world.settings = node_settings(world.settings, ledger_flush=30.0)
     n1, ana, _ = await meet(world)
     await n1.node.sessions.set_mode("bob", Mode.AWAY, None)
@@ -63,7 +63,7 @@ async def test_an_unsaved_mark_is_processed_by_another_node_after_its_writer_die
     assert n2.node.records.backlog == 0
 
 
-async def test_an_unsaved_mark_is_removed_only_after_the_ledger_has_answered(world):
+async def test_a_record_counts_as_unsaved_until_the_ledger_has_confirmed_the_write(world):
     _, ana, _ = await meet(world)
     world.ledger.delay = 5.0
     ana.close()
@@ -74,7 +74,7 @@ async def test_an_unsaved_mark_is_removed_only_after_the_ledger_has_answered(wor
     assert "ana" in world.ledger.people
 
 
-async def test_a_slow_ledger_does_not_delay_changes(world):
+async def test_a_slow_ledger_does_not_delay_status_changes_to_viewers(world):
     node, ana, bob = await meet(world)
     world.ledger.delay = 9.0
     ana.rest()
@@ -83,7 +83,7 @@ async def test_a_slow_ledger_does_not_delay_changes(world):
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
-async def test_dropping_a_record_with_unknown_outcome_loses_no_user(world, fault):
+async def test_no_user_is_lost_if_the_removal_of_a_saved_record_from_the_store_has_an_unknown_outcome(world, fault):
     node, ana, bob = await meet(world)
     with world.faults.during(Rule(fault, calls=("saved",), probability=0.7)):
         ana.close()
@@ -98,7 +98,7 @@ async def test_dropping_a_record_with_unknown_outcome_loses_no_user(world, fault
     assert world.ledger.people["ana"].last_seen == bob.last("ana").last_seen
 
 
-async def test_hidden_activity_is_never_saved_to_the_ledger(world):
+async def test_activity_of_an_invisible_user_is_never_saved_to_the_ledger(world):
     node, ana, _ = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hidden = world.now
@@ -109,7 +109,7 @@ async def test_hidden_activity_is_never_saved_to_the_ledger(world):
     assert world.ledger.people["ana"].last_seen == pytest.approx(hidden, abs=2)
 
 
-async def test_after_a_log_gap_no_record_is_dropped_from_the_store_for_a_while(world):
+async def test_after_missing_log_entries_saved_records_stay_in_the_store_for_about_a_minute(world):
     """Other nodes may be about to offer an older record, which would replace the dropped one."""
     node, ana, _ = await meet(world)
     ana.close()
@@ -126,7 +126,7 @@ async def test_after_a_log_gap_no_record_is_dropped_from_the_store_for_a_while(w
     assert world.stored("ana") is None
 
 
-async def test_an_error_in_a_flush_does_not_end_the_ledger_writer(world):
+async def test_an_error_while_saving_to_the_ledger_does_not_end_the_background_writer(world):
     node, ana, bob = await meet(world)
     save = world.ledger.save_last_seen
     fails = 2
@@ -149,7 +149,7 @@ async def test_an_error_in_a_flush_does_not_end_the_ledger_writer(world):
     assert world.ledger.people["ana"].last_seen is not None
 
 
-async def test_callers_that_waited_for_an_unavailable_ledger_are_removed(world):
+async def test_mode_changes_during_a_ledger_outage_leave_no_waiting_callers_in_memory(world):
     node, ana, _ = await meet(world)
     world.ledger.away = True
     for number in range(20):
@@ -166,7 +166,7 @@ async def crowd(world, *users):
     return node, clients
 
 
-async def test_a_shard_that_cannot_drop_records_does_not_block_other_shards(world, monkeypatch):
+async def test_a_store_shard_that_cannot_drop_saved_records_does_not_block_other_shards(world, monkeypatch):
     """More users than fit into one write, and they come first."""
     monkeypatch.setattr(ledger_writer, "PART", 4)
     users = [f"u{number}" for number in range(60)]
@@ -186,7 +186,7 @@ async def test_a_shard_that_cannot_drop_records_does_not_block_other_shards(worl
     assert world.everybody_stored() == {}
 
 
-async def test_an_unresponsive_shard_does_not_block_unsaved_marks_of_other_shards(world):
+async def test_an_unresponsive_store_shard_does_not_block_the_saving_of_records_of_other_shards(world):
     world.settings = node_settings(world.settings, ledger_flush=300.0)
     other = next(user for user in map("u{}".format, range(60)) if shard_of(user, 4) == 3)
     node, [client] = await crowd(world, other)
@@ -216,7 +216,7 @@ async def test_a_store_outage_is_not_reported_as_a_ledger_outage(world):
     assert node.node.records.save_trouble is None
 
 
-async def test_the_ledger_backlog_in_memory_is_bounded_and_the_remaining_users_keep_their_marks(world, monkeypatch):
+async def test_the_ledger_backlog_in_memory_is_bounded_and_users_beyond_it_are_saved_later(world, monkeypatch):
     monkeypatch.setattr(ledger_writer, "BACKLOG", 5)
     node, clients = await crowd(world, *map("u{}".format, range(20)))
     world.ledger.away = True

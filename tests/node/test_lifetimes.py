@@ -11,7 +11,7 @@ from herenow_testing.faults.faulty_engine import Fault, Rule
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_two_minutes_after_all_users_left_the_node_keeps_no_state(world):
+async def test_a_node_frees_the_memory_of_users_some_minutes_after_they_left(world):
     node, ana, bob = await meet(world)
     tab = world.client("ana")
     await tab.connect(node)
@@ -35,7 +35,7 @@ async def test_two_minutes_after_all_users_left_the_node_keeps_no_state(world):
     assert world.everybody_stored() == {}
 
 
-async def test_a_thousand_reloads_leave_one_session(world):
+async def test_a_thousand_page_reloads_leave_one_session(world):
     node, ana, bob = await meet(world)
     for number in range(1_000):
         ana.close()
@@ -50,7 +50,7 @@ async def test_a_thousand_reloads_leave_one_session(world):
     assert "offline" not in bob.saw("ana")
 
 
-async def test_a_user_waiting_for_an_unavailable_store_is_queued_once(world):
+async def test_a_change_of_a_user_that_waits_for_an_unavailable_store_is_queued_once(world):
     node, ana, bob = await meet(world)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
         ana.close()
@@ -62,7 +62,7 @@ async def test_a_user_waiting_for_an_unavailable_store_is_queued_once(world):
     assert person.record.pending_edits == ()
 
 
-async def test_e4_a_stopping_node_asks_clients_to_reconnect_and_puts_their_sessions_into_grace(world):
+async def test_e4_a_stopping_node_asks_clients_to_reconnect_and_starts_their_reconnect_windows(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -83,7 +83,7 @@ async def test_e4_a_stopping_node_asks_clients_to_reconnect_and_puts_their_sessi
     assert far.saw("ana") == ["online"]
 
 
-async def test_e4_a_rolling_restart_shows_no_change(world):
+async def test_e4_a_rolling_restart_of_all_nodes_shows_viewers_no_change(world):
     names = ("n1", "n2", "n3")
     nodes = {name: await world.start(name) for name in names}
     await world.befriend("ana", "bob", "cy")
@@ -105,7 +105,7 @@ async def test_e4_a_rolling_restart_shows_no_change(world):
     assert len(world.store.leases) == 3
 
 
-async def test_a_node_that_could_not_hand_over_keeps_its_lease_row_so_that_others_find_it_dead(world):
+async def test_a_stopping_node_that_cannot_write_its_sessions_is_later_declared_dead_by_others(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -120,7 +120,7 @@ async def test_a_node_that_could_not_hand_over_keeps_its_lease_row_so_that_other
     assert far.saw("ana") == ["online", "offline"]
 
 
-async def test_e4_an_unresponsive_client_does_not_delay_a_stop_and_is_handed_over(world):
+async def test_e4_an_unresponsive_client_does_not_delay_the_stop_of_its_node_and_is_shown_offline(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -162,7 +162,7 @@ async def test_e4_a_stopping_node_writes_rest_heartbeats_that_only_it_knew(world
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.SILENCE, Fault.FROZEN])
-async def test_e4_a_node_stops_in_bounded_time_while_its_store_is_away(world, fault):
+async def test_e4_a_node_stops_within_15_seconds_while_its_store_is_unreachable(world, fault):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -181,7 +181,7 @@ async def test_e4_a_node_stops_in_bounded_time_while_its_store_is_away(world, fa
     assert len(world.store.leases) == 1
 
 
-async def test_a_stopped_node_leaves_no_task_and_no_ledger_call(world):
+async def test_a_stopped_node_leaves_no_running_task_and_makes_no_ledger_calls(world):
     n1, ana, bob = await meet(world)
     await n1.node.sessions.beat_by_rest("cy", "phone", Platform.MOBILE, None)
     stopping = world.now

@@ -25,7 +25,7 @@ async def test_a1_a_client_that_only_answers_pings_becomes_away_and_never_offlin
     assert 0 <= away.at - (online.since + 300_000) <= 1000
 
 
-async def test_a2_a_half_open_socket_is_lost_after_its_last_sign_of_life_and_offline_after_grace(world):
+async def test_a2_a_user_with_a_half_open_socket_is_offline_after_dead_after_timeout_and_reconnect_window(world):
     node, ana, bob = await meet(world)
     await world.sleep(7.3)
     ana.pong()
@@ -44,7 +44,7 @@ async def test_a2_a_half_open_socket_is_lost_after_its_last_sign_of_life_and_off
     assert bob.last("ana").at - (evidence + 120_000) <= 1000
 
 
-async def test_a3_a_heartbeat_in_the_same_millisecond_as_the_end_keeps_the_session(world):
+async def test_a3_a_heartbeat_in_the_millisecond_in_which_a_session_would_end_keeps_the_session(world):
     node, ana, bob = await meet(world)
     ana.stop()
     for _ in range(2):
@@ -55,7 +55,7 @@ async def test_a3_a_heartbeat_in_the_same_millisecond_as_the_end_keeps_the_sessi
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a4_a_stalled_reaper_does_not_end_a_user_who_returned(world):
+async def test_a4_a_stalled_session_reaper_does_not_end_the_session_of_a_user_who_returned(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     bob = world.client("bob")
@@ -74,7 +74,7 @@ async def test_a4_a_stalled_reaper_does_not_end_a_user_who_returned(world):
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a5_two_concurrent_reapers_produce_one_change(world):
+async def test_a5_two_session_reapers_that_expire_a_user_at_once_show_one_change(world):
     _, ana, bob = await meet(world)
     others = await world.start_all("n2", "n3")
     far = world.client("bob", "far")
@@ -89,7 +89,7 @@ async def test_a5_two_concurrent_reapers_produce_one_change(world):
 
 
 @pytest.mark.parametrize(("mode", "seen"), [(Mode.BUSY, "busy"), (Mode.AWAY, "away"), (Mode.INVISIBLE, "offline")])
-async def test_a6_a_heartbeat_changes_neither_mode_nor_view(world, mode, seen):
+async def test_a6_a_heartbeat_changes_neither_the_mode_nor_what_viewers_see(world, mode, seen):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", mode, None)
     bob.forget()
@@ -125,7 +125,7 @@ async def test_a7_heartbeats_every_10_ms_cause_no_writes_and_keep_the_session_al
     assert ana.connected
 
 
-async def test_a7_a_heartbeat_that_is_too_fast_still_reports_activity(world):
+async def test_a7_activity_in_a_heartbeat_that_comes_too_soon_still_counts(world):
     _, ana, bob = await meet(world)
     ana.beat()
     ana.beat(Activity.IDLE)
@@ -175,7 +175,7 @@ async def test_a_node_that_is_often_busy_finds_silent_sockets_in_time(world):
     assert bob.last("ana").at - (evidence + 120_000) <= 2 * 3_000  # found once and reaped once between two such moments
 
 
-async def test_a_sign_of_life_read_after_the_deadline_but_before_the_loss_keeps_the_session(world):
+async def test_a_heartbeat_that_waits_unread_in_the_socket_at_the_deadline_keeps_the_session(world):
     node, ana, bob = await meet(world)
     ana.stop()
     suspected = []
@@ -195,7 +195,7 @@ async def test_a_sign_of_life_read_after_the_deadline_but_before_the_loss_keeps_
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_many_silent_sessions_are_lost_at_most_a_budget_per_loop_iteration(world):
+async def test_many_silent_sessions_are_ended_in_portions_over_several_event_loop_iterations(world):
     node, *_ = await meet(world)
     for number in range(3 * BUDGET):
         connected = node.node.sessions.connect(
@@ -222,7 +222,7 @@ async def test_many_silent_sessions_are_lost_at_most_a_budget_per_loop_iteration
     assert max(turns) <= BUDGET
 
 
-async def test_an_error_with_one_silent_session_does_not_keep_others_alive():
+async def test_an_error_while_ending_one_silent_session_does_not_keep_other_silent_sessions_alive():
     world = World()
     node = await world.start("n1")
     clients = [world.client(f"user{number}") for number in range(BUDGET + 2)]

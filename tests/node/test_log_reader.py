@@ -25,7 +25,7 @@ async def apart(world):
     return n1, n2, ana, bob
 
 
-async def test_e7_a_log_reader_continues_at_its_cursor_after_an_outage(world):
+async def test_e7_after_an_outage_a_node_reads_on_in_the_log_of_the_store_where_it_stopped(world):
     n1, n2, _, bob = await apart(world)
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2", calls=("tail",))):
         await world.sleep(1)
@@ -37,7 +37,7 @@ async def test_e7_a_log_reader_continues_at_its_cursor_after_an_outage(world):
     assert n2.node.context.metrics.log_gaps == 0
 
 
-async def test_e7_a_log_trimmed_during_an_outage_is_a_gap_that_is_caught_up(world):
+async def test_e7_a_node_catches_up_on_changes_whose_log_entries_were_trimmed_during_an_outage(world):
     n1, n2, _, bob = await apart(world)
     tail = Stalled(n2.node.context.engine, "tail")
     await world.sleep(1.1)
@@ -49,7 +49,7 @@ async def test_e7_a_log_trimmed_during_an_outage_is_a_gap_that_is_caught_up(worl
     assert n2.node.context.metrics.log_gaps == 1
 
 
-async def test_a_sign_out_inside_a_log_gap_is_noticed_even_after_the_record_was_dropped(world):
+async def test_a_sign_out_whose_log_entry_is_gone_is_noticed_even_if_the_record_was_dropped(world):
     n1, n2, ana, bob = await apart(world)
     tail, heads = Stalled(n2.node.context.engine, "tail"), Stalled(n2.node.context.engine, "heads")
     await world.sleep(1.1)
@@ -64,7 +64,7 @@ async def test_a_sign_out_inside_a_log_gap_is_noticed_even_after_the_record_was_
     assert bob.last("ana").last_seen is not None
 
 
-async def test_a_log_reader_that_silently_receives_nothing_is_detected(world):
+async def test_a_node_notices_that_its_log_reader_receives_no_entries_although_there_is_no_error(world):
     n1, n2, _, bob = await apart(world)
     with world.faults.during(Rule(Fault.TAIL_SILENCE, node="n2")):
         await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
@@ -76,7 +76,7 @@ async def test_a_log_reader_that_silently_receives_nothing_is_detected(world):
     assert bob.saw("ana") == ["online", "busy", "away"]
 
 
-async def test_e5_statuses_are_marked_stale_once_while_the_log_is_silent(world):
+async def test_e5_a_node_cut_off_from_the_store_marks_its_statuses_stale_once(world):
     n1, n2, _, bob = await apart(world)
     with world.faults.during(Rule(Fault.SILENCE, node="n2")):
         await world.sleep(7)
@@ -89,7 +89,7 @@ async def test_e5_statuses_are_marked_stale_once_while_the_log_is_silent(world):
     assert times == sorted(times)
 
 
-async def test_a_silent_shard_does_not_make_other_shards_stale(world):
+async def test_a_silent_shard_of_the_store_does_not_make_statuses_of_other_shards_stale(world):
     n1, n2, _, bob = await apart(world)
     shard = n1.node.context.people.find("ana").shard
     near = next(
@@ -110,7 +110,7 @@ async def test_a_silent_shard_does_not_make_other_shards_stale(world):
     assert not any(shown.stale for shown in bob.shown[near])
 
 
-async def test_a_silent_log_reader_is_detected_even_if_another_shard_does_not_answer(world):
+async def test_a_log_reader_that_receives_nothing_is_noticed_even_if_another_shard_does_not_answer(world):
     n1, n2, _, bob = await apart(world)
     away = next(shard for shard in range(4) if shard != n1.node.context.people.find("ana").shard)
     deaf, silent = Rule(Fault.TAIL_SILENCE, node="n2"), Rule(Fault.SHARD_SILENCE, node="n2", shard=away)
@@ -121,13 +121,13 @@ async def test_a_silent_log_reader_is_detected_even_if_another_shard_does_not_an
     assert n2.node.context.metrics.log_gaps > 0
 
 
-async def test_a_node_does_not_start_while_a_log_cannot_be_read(world):
+async def test_a_node_does_not_start_while_the_log_of_a_shard_cannot_be_read(world):
     with world.faults.during(Rule(Fault.SHARD_SILENCE, shard=2)):
         with pytest.raises(Unavailable, match="the logs of 1 shards do not answer"):
             await world.start("n1")
 
 
-async def test_a_shortly_silent_shard_is_not_marked_stale(world):
+async def test_a_shard_of_the_store_that_is_silent_for_two_seconds_makes_no_status_stale(world):
     n1, n2, _, bob = await apart(world)
     shard = n1.node.context.people.find("ana").shard
     for _ in range(4):
@@ -137,7 +137,7 @@ async def test_a_shortly_silent_shard_is_not_marked_stale(world):
     assert len(bob.shown["ana"]) == 1
 
 
-async def test_a_short_store_outage_marks_nothing_stale(world):
+async def test_a_store_outage_of_two_seconds_makes_no_status_stale(world):
     n1, n2, _, bob = await apart(world)
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2")):
         await world.sleep(2)
@@ -145,7 +145,7 @@ async def test_a_short_store_outage_marks_nothing_stale(world):
     assert len(bob.shown["ana"]) == 1
 
 
-async def test_a_log_that_restarts_is_treated_as_data_loss(world):
+async def test_a_log_whose_entry_numbers_restart_is_treated_as_data_loss_of_its_shard(world):
     n1, n2, _, bob = await apart(world)
     shard = n1.node.context.people.find("ana").shard
     world.store.empty(shard)
@@ -157,7 +157,7 @@ async def test_a_log_that_restarts_is_treated_as_data_loss(world):
     assert not bob.last("ana").stale
 
 
-async def test_a_change_found_by_a_read_before_the_log_is_sent_to_existing_viewers(world):
+async def test_a_change_that_a_read_finds_before_the_log_brings_it_is_sent_to_all_viewers(world):
     """bob and cy subscribe at once; bob's read finds no record, cy's finds ana, who connected meanwhile."""
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob", "cy")
@@ -179,7 +179,7 @@ async def test_a_change_found_by_a_read_before_the_log_is_sent_to_existing_viewe
     assert bob.saw("ana") == ["offline", "online"]
 
 
-async def test_log_heads_read_before_a_commit_and_answered_after_it_are_not_a_loss(world):
+async def test_a_log_position_read_before_a_commit_and_answered_after_it_is_not_taken_for_data_loss(world):
     n1, n2, _, bob = await apart(world)
     heads = Underway(n2.node.context.engine, "heads")
     check = asyncio.create_task(n2.node.cluster.log_reader.check())
@@ -195,7 +195,7 @@ async def test_log_heads_read_before_a_commit_and_answered_after_it_are_not_a_lo
     assert not any(shown.stale for shown in bob.shown["ana"])
 
 
-async def test_a_gap_found_before_a_check_and_reported_after_it_is_not_a_loss(world):
+async def test_log_entries_reported_missing_after_a_check_has_read_them_are_not_taken_for_data_loss(world):
     n1, n2, _, bob = await apart(world)
     log = Underway(n2.node.context.engine, "tail")
     await world.sleep(1.1)
@@ -215,7 +215,7 @@ async def test_a_gap_found_before_a_check_and_reported_after_it_is_not_a_loss(wo
     assert n2.node.context.metrics.shards_lost == 0
 
 
-async def test_a_shard_with_commits_of_unknown_outcome_does_not_delay_changes_of_other_shards(world):
+async def test_a_shard_with_store_writes_of_unknown_outcome_does_not_delay_changes_of_other_shards(world):
     """The shard refuses writes, so that n2 cannot resolve its last commit; and its log has a gap."""
     n1, n2, _, bob = await apart(world)
     shard = shard_of("ana", 4)

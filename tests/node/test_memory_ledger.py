@@ -16,7 +16,7 @@ class TestMemoryLedger(LedgerContract):
         await ledger.close()
 
 
-async def test_a_memory_ledger_that_is_away_raises_unavailable_and_changes_nothing():
+async def test_a_memory_ledger_made_unavailable_by_a_test_raises_unavailable_and_saves_nothing():
     ledger = MemoryLedger()
     ledger.away = True
     with pytest.raises(Unavailable):

@@ -11,7 +11,7 @@ from herenow_testing.faults.faulty_engine import Fault, Rule
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_d1_busy_is_kept_for_the_return_and_an_offline_user_is_never_shown_busy(world):
+async def test_d1_a_busy_user_who_leaves_is_shown_offline_and_is_busy_again_on_return(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     ana.close()
@@ -23,7 +23,7 @@ async def test_d1_busy_is_kept_for_the_return_and_an_offline_user_is_never_shown
     assert bob.saw("ana") == ["online", "busy", "offline", "busy"]
 
 
-async def test_d1_a_mode_and_text_are_saved_to_the_ledger(world):
+async def test_d1_mode_and_custom_text_of_a_user_are_saved_to_the_ledger(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await node.node.sessions.set_custom("ana", Custom("in the garden"))
@@ -34,7 +34,7 @@ async def test_d1_a_mode_and_text_are_saved_to_the_ledger(world):
     assert (choice.mode, choice.custom) == (Mode.BUSY, Custom("in the garden"))
 
 
-async def test_d2_a_timed_busy_ends_on_time_and_shows_the_live_status(world):
+async def test_d2_mode_busy_with_an_end_time_ends_on_time_and_the_user_is_shown_online(world):
     node, ana, bob = await meet(world)
     until = world.now + 1_800_000
     await node.node.sessions.set_mode("ana", Mode.BUSY, until)
@@ -48,14 +48,14 @@ async def test_d2_a_timed_busy_ends_on_time_and_shows_the_live_status(world):
     assert ana.own()["mode"] == "auto"
 
 
-async def test_d2_a_timed_busy_ends_as_away_if_the_user_was_idle(world):
+async def test_d2_when_mode_busy_ends_a_user_who_was_idle_is_shown_away(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 400_000)
     await world.sleep(402)
     assert bob.saw("ana") == ["online", "busy", "away"]
 
 
-async def test_d3_a_mode_that_ends_while_offline_shows_no_change_and_is_over_on_return(world):
+async def test_d3_a_mode_that_ends_while_the_user_is_offline_shows_no_change_and_is_over_on_return(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 60_000)
     ana.close()
@@ -93,7 +93,7 @@ async def test_the_end_of_a_mode_does_not_clear_a_later_mode(world):
     assert bob.saw("ana") == ["online", "busy", "away"]
 
 
-async def test_d6_a_text_of_joined_emoji_is_delivered_unchanged(world):
+async def test_d6_a_custom_text_of_joined_emoji_is_delivered_unchanged(world):
     node, ana, bob = await meet(world)
     family = "👨‍👩‍👧‍👦" * 14 + "ab"
     assert len(family) == 100
@@ -103,7 +103,7 @@ async def test_d6_a_text_of_joined_emoji_is_delivered_unchanged(world):
     assert ana.own()["custom_status"] == {"text": family, "emoji": "🌱", "expires_at": None}
 
 
-async def test_d7_clearing_the_mode_keeps_the_text_and_clearing_the_text_keeps_the_mode(world):
+async def test_d7_clearing_the_mode_keeps_the_custom_text_and_clearing_the_text_keeps_the_mode(world):
     node, ana, bob = await meet(world)
     choices = node.node.sessions.modes
     await choices.set_both("ana", Mode.BUSY, None, Custom("writing"))
@@ -119,7 +119,7 @@ async def test_d7_clearing_the_mode_keeps_the_text_and_clearing_the_text_keeps_t
     assert (bob.last("ana").status, bob.last("ana").custom) == ("busy", None)
 
 
-async def test_d8_a_custom_text_neither_wakes_nor_ends_a_session(world):
+async def test_d8_setting_a_custom_text_makes_no_idle_user_active_and_keeps_no_session_alive(world):
     node, ana, bob = await meet(world)
     await world.sleep(310)
     assert bob.saw("ana") == ["online", "away"]
@@ -135,7 +135,7 @@ async def test_d8_a_custom_text_neither_wakes_nor_ends_a_session(world):
     assert bob.last("ana").custom is None
 
 
-async def test_d8_a_custom_text_ends_at_its_time(world):
+async def test_d8_a_custom_text_ends_at_its_end_time(world):
     node, ana, bob = await meet(world)
     until = world.now + 20_000
     await node.node.sessions.set_custom("ana", Custom("lunch", "", until))
@@ -158,7 +158,7 @@ async def test_a_mode_is_accepted_during_a_ledger_outage_and_written_afterwards(
     assert choice.mode is Mode.BUSY
 
 
-async def test_a_failed_mode_change_is_not_applied_after_a_later_one(world):
+async def test_a_mode_change_that_failed_is_not_applied_after_a_later_mode_change(world):
     """Busy through a node that is cut off, then invisible through another: the first must not be applied later."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
@@ -179,7 +179,7 @@ async def test_a_failed_mode_change_is_not_applied_after_a_later_one(world):
 # Sources
 
 
-async def test_d9_a_service_does_not_erase_what_the_user_chose(world):
+async def test_d9_a_mode_set_by_a_service_does_not_erase_the_mode_that_the_user_chose(world):
     node, ana, bob = await meet(world)
     choices = node.node.sessions.modes
     await choices.set_mode("ana", Mode.AWAY, None)
@@ -193,7 +193,7 @@ async def test_d9_a_service_does_not_erase_what_the_user_chose(world):
     assert (ana.own()["mode"], ana.own()["mode_source"]) == ("busy", "calendar")
 
 
-async def test_d9_the_end_of_a_source_reveals_the_next_once_after_its_node_died(world):
+async def test_d9_when_the_mode_of_a_call_ends_that_of_the_calendar_is_shown_even_if_the_node_died(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     phone, looker = world.client("ana", "phone"), world.client("bob", "far")
@@ -214,7 +214,7 @@ async def test_d9_the_end_of_a_source_reveals_the_next_once_after_its_node_died(
     assert world.stored("ana").mode_source is Source.CALENDAR
 
 
-async def test_d9_the_reaper_ends_a_source_while_nobody_is_connected(world):
+async def test_d9_a_mode_set_by_a_schedule_ends_on_time_while_no_user_is_connected(world):
     node, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 60_000, Source.SCHEDULE)
@@ -229,7 +229,7 @@ async def test_d9_the_reaper_ends_a_source_while_nobody_is_connected(world):
     assert n2.node
 
 
-async def test_d9_sources_are_saved_to_the_ledger_and_survive_the_loss_of_the_store(world):
+async def test_d9_modes_and_texts_set_by_user_and_services_survive_the_loss_of_the_store(world):
     node, ana, bob = await meet(world)
     choices = node.node.sessions.modes
     await choices.set_mode("ana", Mode.AWAY, world.now + 120_000)
@@ -253,7 +253,7 @@ async def test_d9_sources_are_saved_to_the_ledger_and_survive_the_loss_of_the_st
     assert (looker.last("ana").status, ana.own()["mode_source"]) == ("busy", "call")
 
 
-async def test_d9_sources_lost_by_the_store_are_written_again(world):
+async def test_d9_modes_set_by_services_that_a_store_rollback_lost_are_written_again(world):
     node, ana, bob = await meet(world)
     shard = shard_of("ana", len(world.store.shards))
     world.faults.remember(shard)
@@ -266,7 +266,7 @@ async def test_d9_sources_lost_by_the_store_are_written_again(world):
     assert [each.source for each in world.stored("ana").sources] == [Source.CALL, Source.SCHEDULE]
 
 
-async def test_d9_a_user_whom_a_source_hides_is_shown_at_its_end(world):
+async def test_d9_a_user_made_invisible_by_a_service_until_a_time_is_shown_again_at_that_time(world):
     node, ana, bob = await meet(world)
     hidden, until = world.now, world.now + 60_000
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, until, Source.SERVICE)

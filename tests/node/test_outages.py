@@ -48,7 +48,7 @@ def always_online(viewers):
 
 @pytest.mark.parametrize("gone_for", [2, 20], ids=["within seconds", "long after the grace"])
 @OUTAGES
-async def test_a_user_who_moves_to_another_node_during_an_outage_is_not_shown_offline(world, outage, gone_for):
+async def test_a_user_who_moves_to_another_node_during_a_store_outage_is_not_shown_offline(world, outage, gone_for):
     with_timings(world, grace=1_000)
     n0, _, users, viewers = await scene(world)
     with world.faults.during(outage):
@@ -63,7 +63,7 @@ async def test_a_user_who_moves_to_another_node_during_an_outage_is_not_shown_of
 
 
 @OUTAGES
-async def test_a_user_who_beats_by_rest_is_not_shown_offline_after_a_long_outage(world, outage):
+async def test_a_user_with_rest_heartbeats_is_not_shown_offline_after_a_long_store_outage(world, outage):
     with_timings(world, grace=1_000, dead_after=15_000)
     n0, n1 = await world.start_all("n0", "n1")
     await world.befriend("ana", "v0", "v1")
@@ -91,9 +91,7 @@ async def test_a_user_who_beats_by_rest_is_not_shown_offline_after_a_long_outage
 
 @pytest.mark.parametrize("leaves", ["signs out", "loses its connection"])
 @OUTAGES
-async def test_a_second_device_that_leaves_does_not_end_a_user_whose_other_device_arrived_elsewhere(
-    world, outage, leaves
-):
+async def test_a_user_who_changes_device_and_node_during_a_store_outage_is_not_shown_offline(world, outage, leaves):
     with_timings(world, grace=500)
     n0, n1, users, viewers = await scene(world)
     phones = [world.client(user, "phone") for user in USERS]
@@ -115,7 +113,7 @@ async def test_a_second_device_that_leaves_does_not_end_a_user_whose_other_devic
 
 
 @OUTAGES
-async def test_users_who_left_during_an_outage_are_shown_offline_a_third_of_a_lease_after_it(world, outage):
+async def test_users_who_left_during_a_store_outage_are_shown_offline_a_third_of_a_lease_after_it(world, outage):
     with_timings(world, grace=1_000)
     n0, n1, users, viewers = await scene(world)
     with world.faults.during(outage):
@@ -145,7 +143,7 @@ async def answered_after(world, call):
 
 
 @OUTAGES
-async def test_a_write_is_refused_at_once_while_the_store_is_known_to_be_away(world, outage):
+async def test_a_mode_change_is_refused_at_once_while_the_store_is_known_to_be_unreachable(world, outage):
     node, _, _ = await meet(world)
     with world.faults.during(outage):
         _, first = await answered_after(world, node.node.sessions.set_mode("ana", Mode.BUSY, None))
@@ -161,7 +159,7 @@ async def test_a_write_is_refused_at_once_while_the_store_is_known_to_be_away(wo
     await node.node.sessions.set_mode("ana", Mode.AWAY, None)
 
 
-async def test_writes_that_wait_when_the_store_falls_silent_are_answered_together(world):
+async def test_mode_changes_that_wait_when_the_store_stops_answering_are_all_answered_in_two_seconds(world):
     node, _, _ = await meet(world)
     with world.faults.during(SILENT):
         calls = [answered_after(world, node.node.sessions.set_mode("ana", Mode.BUSY, None)) for _ in range(20)]
@@ -170,7 +168,7 @@ async def test_writes_that_wait_when_the_store_falls_silent_are_answered_togethe
 
 
 @OUTAGES
-async def test_a_rest_heartbeat_is_kept_while_the_store_is_away(world, outage):
+async def test_a_rest_heartbeat_accepted_during_a_store_outage_is_written_afterwards(world, outage):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     bob = world.client("bob")
@@ -188,7 +186,7 @@ async def test_a_rest_heartbeat_is_kept_while_the_store_is_away(world, outage):
     assert not n1.node.records.unwritable("ana")
 
 
-async def test_a_disconnected_user_loses_the_connections_to_this_node_though_the_store_is_away(world):
+async def test_disconnecting_a_user_closes_their_connections_to_the_node_even_during_a_store_outage(world):
     node, ana, _ = await meet(world)
     with world.faults.during(AWAY):
         with pytest.raises(Unavailable):

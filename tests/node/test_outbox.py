@@ -29,7 +29,7 @@ async def test_e13_a_viewer_that_stops_reading_gets_the_latest_values_when_it_re
     assert [shown.status for shown in bob.shown["ana"]] == ["busy"]
 
 
-async def test_e13_a_change_reverted_while_the_viewer_was_paused_is_not_sent(world):
+async def test_e13_a_change_made_while_a_viewer_did_not_read_is_sent_once_when_it_resumes(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     node.node.delivery.pause(bob.connection.outbox)
@@ -42,7 +42,7 @@ async def test_e13_a_change_reverted_while_the_viewer_was_paused_is_not_sent(wor
     assert bob.saw("ana") == ["away"]
 
 
-async def test_e13_a_viewer_that_does_not_read_is_closed_without_delaying_others(world):
+async def test_e13_the_connection_of_a_viewer_that_does_not_read_is_closed_without_delaying_others(world):
     node, ana, bob = await meet(world)
     other = world.client("bob", "other")
     await other.connect(node)
@@ -58,7 +58,7 @@ async def test_e13_a_viewer_that_does_not_read_is_closed_without_delaying_others
     assert other.last("ana").status == "busy"
 
 
-async def test_g11_a_change_waiting_in_an_outbox_is_checked_again_when_sent(world):
+async def test_g11_a_change_waiting_for_a_viewer_is_not_sent_after_their_relation_was_removed(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     node.node.delivery.pause(bob.connection.outbox)

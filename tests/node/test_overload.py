@@ -22,14 +22,14 @@ async def overloaded(world, node, seconds=1.2):
     await world.sleep(TURN)
 
 
-async def test_a_node_without_load_sheds_nothing(world):
+async def test_a_node_without_load_delays_and_drops_no_updates(world):
     node, _, _ = await meet(world)
     await world.sleep(5)
     assert level_of(node) is Shed.NOTHING
     assert node.node.delivery.overload.late < 0.01
 
 
-async def test_typing_is_shed_first_and_returns_when_load_falls(world):
+async def test_an_overloaded_node_drops_typing_first_and_delivers_it_again_when_load_falls(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 0.3)
     assert level_of(node) is Shed.TYPING
@@ -44,7 +44,7 @@ async def test_typing_is_shed_first_and_returns_when_load_falls(world):
     assert bob.of_type("presence.typing")
 
 
-async def test_away_changes_wait_under_overload_and_the_latest_is_sent_afterwards(world):
+async def test_changes_to_away_wait_while_a_node_is_overloaded_and_are_sent_afterwards(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 0.8)
     ana.rest()
@@ -54,7 +54,7 @@ async def test_away_changes_wait_under_overload_and_the_latest_is_sent_afterward
     assert bob.saw("ana") == ["online", "away"]
 
 
-async def test_online_offline_busy_and_hiding_are_never_delayed(world):
+async def test_an_overloaded_node_never_delays_changes_to_online_offline_busy_or_invisible(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 2.0)
     assert level_of(node) is Shed.TEXT
@@ -71,7 +71,7 @@ async def test_online_offline_busy_and_hiding_are_never_delayed(world):
     assert bob.last("ana").status == "online"
 
 
-async def test_a_read_under_overload_returns_the_current_status(world):
+async def test_a_status_read_from_an_overloaded_node_is_current(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 2.0)
     ana.rest()
@@ -81,7 +81,7 @@ async def test_a_read_under_overload_returns_the_current_status(world):
     assert b'"away"' in body
 
 
-async def test_delayed_changes_are_sent_gradually_after_overload(world, monkeypatch):
+async def test_changes_delayed_by_overload_are_sent_gradually_afterwards(world, monkeypatch):
     """Sending everything at once would overload the node again."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cem", "dan")

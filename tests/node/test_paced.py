@@ -11,7 +11,7 @@ class Named:
         self.user = user
 
 
-async def test_active_viewers_come_first_even_if_scanning_all_viewers_takes_long(monkeypatch):
+async def test_active_viewers_get_a_change_first_even_if_finding_them_among_all_viewers_takes_long(monkeypatch):
     """Every viewer that is checked takes one time slice."""
     told, slow = [], iter(range(1_000_000))
     viewers: list[Any] = [Named(f"{kind}{number}") for number in range(50) for kind in ("idle", "active")]

@@ -31,7 +31,7 @@ pairs = st.lists(st.tuples(relations, st.booleans(), blocks, preferences), min_s
 
 
 @given(pairs, preferences)
-def test_every_lookup_of_pair_facts_gives_the_verdict_of_the_rules(pairs, theirs):
+def test_every_lookup_in_the_relation_cache_agrees_with_the_visibility_rules(pairs, theirs):
     known = PairFacts()
     known.learn_preferences("target", theirs)
     expected = {"target": ViewScope.TRUTH, "unknown": ViewScope.NONE}
@@ -59,7 +59,7 @@ def test_every_lookup_of_pair_facts_gives_the_verdict_of_the_rules(pairs, theirs
     assert known.sights_of("target", list(expected), NOW) == expected
 
 
-def test_unknown_facts_give_no_verdict():
+def test_the_relation_cache_gives_no_answer_while_a_relation_or_preference_is_unknown():
     known = PairFacts()
     known.learn_facts("bob", {"ana": pair_facts.FRIENDS})
     known.learn_preferences("ana", None)
@@ -84,7 +84,7 @@ def test_unknown_facts_give_no_verdict():
         assert known.verdict("bob", "ana", NOW) is None
 
 
-def test_the_number_of_kept_pair_facts_is_bounded(monkeypatch):
+def test_the_number_of_cached_relations_is_bounded(monkeypatch):
     monkeypatch.setattr(pair_facts, "USUAL", 5)
     for name in ("VIEWERS", "TARGETS_PER_VIEWER", "USERS", "CLASSES"):
         monkeypatch.setattr(pair_facts, name, 10)
@@ -103,7 +103,7 @@ def test_the_number_of_kept_pair_facts_is_bounded(monkeypatch):
     assert len(known._classes) <= 10
 
 
-def test_the_most_frequent_fact_is_stored_compactly_even_if_learned_later():
+def test_the_most_frequent_relation_of_a_viewer_is_cached_compactly_even_if_learned_later():
     """The compact form is used for the fact that most pairs have."""
     known = PairFacts()
     known.learn_facts("bob", {"stranger": pair_facts.STRANGERS})
@@ -118,7 +118,7 @@ def test_the_most_frequent_fact_is_stored_compactly_even_if_learned_later():
     assert ties.get("friend") is pair_facts.FRIENDS
 
 
-def test_a_block_freezes_the_last_seen_of_the_viewed_user():
+def test_each_user_of_a_block_sees_the_frozen_last_seen_of_the_other():
     rows = [BlockRow("ana", "bob", 5, blocker_seen=1, blocked_seen=2)]
     assert block_between(rows, "ana") == Block(1)
     assert block_between(rows, "bob") == Block(2)
@@ -164,7 +164,7 @@ verbs = st.one_of(
 @pytest.mark.parametrize("usual", [0, 3, pair_facts.USUAL])
 @pytest.mark.parametrize("many", [1, 4, 100])
 @given(st.lists(verbs, max_size=30))
-def test_pair_facts_return_the_last_learned_fact_that_was_not_forgotten(many, usual, verbs):
+def test_the_relation_cache_returns_the_last_learned_relation_unless_it_was_invalidated(many, usual, verbs):
     known, remembered = PairFacts(), Remembered()
     names = [f"u{number}" for number in range(12)]
     with mock.patch.multiple(pair_facts, MANY=many, USUAL=usual):
@@ -211,7 +211,7 @@ def test_equal_sets_of_watched_ids_share_memory():
     st.one_of(st.none(), preferences),
     st.sampled_from([1, 3, 512]),
 )
-def test_a_bulk_verdict_equals_the_single_verdicts(others, mine, room):
+def test_visibility_evaluated_for_many_targets_at_once_equals_single_evaluations(others, mine, room):
     known, targets = PairFacts(), ["viewer", *[f"u{number}" for number in range(len(others))]]
     known.learn_preferences("viewer", mine)
     with mock.patch.object(pair_facts, "USUAL", room):
@@ -231,7 +231,7 @@ def test_a_bulk_verdict_equals_the_single_verdicts(others, mine, room):
 
 
 @pytest.mark.parametrize("hides", ["nobody does", "by a block", "by visibility"])
-def test_a_hidden_user_among_many_costs_no_more_evaluations_than_none(hides):
+def test_a_bulk_read_evaluates_visibility_equally_often_with_and_without_a_hidden_user(hides):
     """Otherwise a bulk read would reveal by its time that one of many users hides."""
     known, targets = PairFacts(), [f"u{number}" for number in range(20)]
     blocked = pair_fact(Relation(contact=True), shares_room=False, block=Block(5))

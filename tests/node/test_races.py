@@ -28,7 +28,7 @@ async def test_e1_a_late_close_on_the_old_node_does_not_end_the_session_on_the_n
     assert (session.holder, session.live) == (n2.node.context.authority.epoch, True)
 
 
-async def test_e15_a_socket_closed_during_the_commit_of_its_connect_leaves_no_ghost(world):
+async def test_e15_a_socket_closed_while_its_connect_is_being_written_leaves_no_session_behind(world):
     node, ana, bob = await meet(world)
     cy = world.client("cy")
     commits = Stalled(node.node.context.engine, "commit")
@@ -44,7 +44,7 @@ async def test_e15_a_socket_closed_during_the_commit_of_its_connect_leaves_no_gh
     assert node.node.context.metrics.sessions == 2
 
 
-async def test_e15_a_socket_closed_before_any_decision_leaves_no_ghost(world):
+async def test_e15_a_socket_closed_right_after_it_was_opened_leaves_no_session_behind(world):
     node, ana, bob = await meet(world)
     cy = world.client("cy")
     cy.open(node)
@@ -54,7 +54,7 @@ async def test_e15_a_socket_closed_before_any_decision_leaves_no_ghost(world):
     assert node.node.context.people.find("cy") is None
 
 
-async def test_e19_a_timed_out_commit_that_runs_later_makes_no_ghost_and_no_duplicate_change(world):
+async def test_e19_a_timed_out_write_that_runs_later_leaves_no_session_behind_and_shows_no_change_twice(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -77,7 +77,7 @@ async def test_e19_a_timed_out_commit_that_runs_later_makes_no_ghost_and_no_dupl
     assert [shown.status for shown in far.shown["ana"]] == ["online", "busy"]
 
 
-async def test_a_commit_seen_in_the_log_before_its_answer_is_shown_once_and_in_order(world):
+async def test_a_write_seen_in_the_log_before_its_answer_arrives_is_shown_once_and_in_order(world):
     """n1's commit is executed; before its answer arrives, n2 has changed the record again and n1 has read that in the
     log.
     """
@@ -107,7 +107,7 @@ async def test_a_commit_seen_in_the_log_before_its_answer_is_shown_once_and_in_o
     )
 
 
-async def test_a_conflict_answer_older_than_the_log_does_not_revert_the_record(world):
+async def test_a_conflict_answer_older_than_what_the_log_brought_does_not_revert_the_record(world):
     """n1's commit conflicts with v2; before that answer arrives, the log has brought v3."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
@@ -138,7 +138,7 @@ async def test_a_conflict_answer_older_than_the_log_does_not_revert_the_record(w
     assert world.stored("ana").mode is Mode.BUSY
 
 
-async def test_a_record_learned_from_a_conflict_is_shown_even_if_nothing_remains_to_commit(world):
+async def test_a_change_learned_from_a_write_conflict_is_shown_even_if_nothing_is_left_to_write(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
@@ -152,7 +152,7 @@ async def test_a_record_learned_from_a_conflict_is_shown_even_if_nothing_remains
     assert [shown.status for shown in bob.shown["ana"]] == ["online", "busy"]
 
 
-async def test_e18_a_device_signed_out_by_another_node_is_closed_and_not_asserted_again(world):
+async def test_e18_a_device_signed_out_by_another_node_is_closed_and_its_session_not_written_again(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
@@ -165,7 +165,7 @@ async def test_e18_a_device_signed_out_by_another_node_is_closed_and_not_asserte
 
 
 @pytest.mark.parametrize("asleep", [15, 120])
-async def test_e18_a_node_that_slept_past_its_lease_does_not_assert_a_signed_out_tab_again(world, asleep):
+async def test_e18_a_node_that_slept_past_its_lease_does_not_write_a_signed_out_session_again(world, asleep):
     n1, n2 = await world.start_all("n1", "n2")
     asleep_tab, tab = world.client("ana"), world.client("ana")
     await asleep_tab.connect(n1)
@@ -182,7 +182,7 @@ async def test_e18_a_node_that_slept_past_its_lease_does_not_assert_a_signed_out
     assert stored is None or not stored.sessions
 
 
-async def test_e18_a_cut_off_node_with_a_new_epoch_does_not_assert_a_signed_out_device_again(world):
+async def test_e18_a_node_cut_off_beyond_its_lease_does_not_write_a_signed_out_session_again(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -249,7 +249,7 @@ async def test_sign_out_returns_whether_the_device_existed(world):
     assert not await n2.node.sessions.sign_out("ana", "d1")
 
 
-async def test_a_sign_out_closes_the_socket_even_while_the_store_is_away(world):
+async def test_a_sign_out_closes_the_socket_even_while_the_store_is_unreachable(world):
     n1, ana, bob = await meet(world)
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         asked = asyncio.ensure_future(n1.node.sessions.sign_out("ana", "d1"))
@@ -283,7 +283,7 @@ async def test_a_mode_that_seems_unchanged_is_verified_with_the_store_before_it_
     assert bob.saw("ana") == ["online", "busy", "online", "busy"]
 
 
-async def test_a_change_found_by_a_read_before_the_log_reaches_the_users_own_device(world):
+async def test_a_change_that_a_read_finds_before_the_log_brings_it_reaches_the_users_own_device(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "cy")
     ana, cy = world.client("ana"), world.client("cy")
@@ -338,7 +338,7 @@ async def test_own_devices_of_an_invisible_user_see_the_remaining_platforms_on_e
         assert set(viewer.last("ana").platforms) == {"web", "desktop"}
 
 
-async def test_a_user_released_and_watched_again_during_a_read_is_shown_as_last_known(world):
+async def test_a_user_whose_last_viewer_leaves_during_a_bulk_read_is_still_answered_as_online(world):
     n1 = await world.start("n1")
     n2 = await world.start("n2")
     await world.befriend("ana", "bob")
@@ -393,7 +393,7 @@ async def test_an_older_ledger_answer_is_not_cached_over_a_newer_one(world):
     assert kept.last_seen == new.last_seen is not None
 
 
-async def test_bulk_reads_during_a_ledger_outage_leave_no_pending_entries(world):
+async def test_bulk_reads_during_a_ledger_outage_leave_no_pending_reads_in_memory(world):
     node, *_ = await meet(world)
     reader = node.node.records.reader
 

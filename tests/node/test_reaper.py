@@ -10,7 +10,7 @@ from herenow.errors import ProtocolError
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_a_grace_unknown_to_the_only_remaining_reaper_ends_on_time(world):
+async def test_a_reconnect_window_ends_even_if_the_only_remaining_node_has_an_outdated_record(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -26,7 +26,7 @@ async def test_a_grace_unknown_to_the_only_remaining_reaper_ends_on_time(world):
     assert far.saw("ana") == ["online", "offline"]
 
 
-async def test_an_unreadable_record_stays_due_without_a_busy_loop(world):
+async def test_an_unreadable_record_with_a_due_timer_causes_no_busy_loop_and_delays_no_other_users(world):
     n1, ana, bob = await meet(world)
     shard = world.store.shards[n1.node.context.people.find("ana").shard]
     await world.sleep(1)

@@ -37,14 +37,14 @@ async def seated(world, node):
     return crowd, bob
 
 
-async def test_nodes_reap_disjoint_shares_that_cover_all_shards(world):
+async def test_each_shard_is_assigned_to_exactly_one_node_that_handles_its_due_timers(world):
     nodes = await world.start_all("n1", "n2", "n3")
     await world.sleep(0.1)
     shares = [own(node) for node in nodes]
     assert sorted(shard for share in shares for shard in share) == [0, 1, 2, 3]
 
 
-async def test_two_nodes_each_reap_their_own_shards_without_conflicts(world):
+async def test_two_nodes_handle_the_due_timers_of_their_own_shards_without_conflicting_writes(world):
     n1, n2 = await world.start_all("n1", "n2")
     crowd, bob = await seated(world, n1)
     before = reaped(n1) + reaped(n2)
@@ -60,7 +60,7 @@ async def test_two_nodes_each_reap_their_own_shards_without_conflicts(world):
     assert n1.node.context.metrics.conflicts + n2.node.context.metrics.conflicts == 0
 
 
-async def test_a_dead_reaper_is_covered_within_a_second_and_replaced_within_a_lease(world):
+async def test_timers_of_a_dead_node_are_handled_within_a_second_and_taken_over_within_a_lease(world):
     n1, n2 = await world.start_all("n1", "n2")
     crowd, bob = await seated(world, n1)
     share = own(n2)
@@ -77,7 +77,7 @@ async def test_a_dead_reaper_is_covered_within_a_second_and_replaced_within_a_le
     assert share <= own(n1)
 
 
-async def test_the_shards_of_a_node_that_stops_cleanly_are_taken_over_at_once(world):
+async def test_the_timers_that_a_cleanly_stopped_node_handled_are_taken_over_by_another_node_at_once(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.sleep(1)
     assert len(own(n1)) < 4
@@ -86,7 +86,7 @@ async def test_the_shards_of_a_node_that_stops_cleanly_are_taken_over_at_once(wo
     assert len(own(n1)) == 4
 
 
-async def test_nodes_without_messages_both_reap_all_shards_and_show_one_change(world):
+async def test_two_nodes_that_receive_no_messages_both_handle_due_timers_but_show_one_change(world):
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
         n1, n2 = await world.start_all("n1", "n2")
         crowd, bob = await seated(world, n1)
@@ -97,7 +97,7 @@ async def test_nodes_without_messages_both_reap_all_shards_and_show_one_change(w
     assert [bob.saw(user) for user in CROWD] == [["online", "offline"]] * len(CROWD)
 
 
-async def test_a_frozen_reaper_that_still_holds_its_lease_is_covered_by_others(world):
+async def test_due_timers_of_a_frozen_node_are_handled_by_another_node_before_its_lease_ends(world):
     n1, n2 = await world.start_all("n1", "n2")
     crowd, bob = await seated(world, n1)
     for client in crowd:
@@ -111,7 +111,7 @@ async def test_a_frozen_reaper_that_still_holds_its_lease_is_covered_by_others(w
     assert [bob.saw(user) for user in CROWD] == [["online", "offline"]] * len(CROWD)
 
 
-async def test_a_node_configured_not_to_reap_leaves_all_shards_to_others(world):
+async def test_a_node_with_the_setting_reap_off_leaves_due_timers_to_other_nodes(world):
     idle = await world.start("idle", reaping=Reaping(shards=frozenset()))
     n2 = await world.start("n2")
     crowd, bob = await seated(world, idle)
@@ -124,7 +124,7 @@ async def test_a_node_configured_not_to_reap_leaves_all_shards_to_others(world):
     assert [bob.saw(user) for user in CROWD] == [["online", "offline"]] * len(CROWD)
 
 
-async def test_a_node_configured_not_to_reap_notices_data_loss_as_soon_as_others(world):
+async def test_a_node_with_the_setting_reap_off_notices_data_loss_of_the_store_as_soon_as_others(world):
     idle = await world.start("idle", reaping=Reaping(shards=frozenset()))
     await world.sleep(4)
     world.store.empty(2)
@@ -132,7 +132,7 @@ async def test_a_node_configured_not_to_reap_notices_data_loss_as_soon_as_others
     assert idle.node.context.metrics.shards_lost == 1
 
 
-async def test_dedicated_reapers_take_precedence_over_serving_nodes(world):
+async def test_dedicated_session_reapers_handle_timers_before_nodes_that_serve_clients(world):
     n1 = await world.start("n1")
     await world.start("low", reaping=Reaping(shards=frozenset({0, 1}), first=True))
     high = await world.start("high", reaping=Reaping(shards=frozenset({2, 3, 99}), first=True))
@@ -155,7 +155,7 @@ async def test_d4_modes_end_on_time_after_the_node_that_accepted_and_should_end_
     assert {bob.last(user).since for user in CROWD} == {until}
 
 
-async def test_d4_timers_that_expired_without_any_node_are_processed_at_the_start(world):
+async def test_d4_modes_that_ended_while_no_node_ran_are_cleared_when_a_node_starts(world):
     n1, ana, _ = await meet(world)
     until = world.now + 60_000
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, until))
@@ -169,7 +169,7 @@ async def test_d4_timers_that_expired_without_any_node_are_processed_at_the_star
     assert world.stored("ana") is None or world.stored("ana").mode is Mode.AUTO
 
 
-async def test_the_assignment_of_shards_does_not_depend_on_the_order_of_starts():
+async def test_a_new_node_takes_over_timers_of_some_shards_and_moves_none_between_the_other_nodes():
     for seed in range(5):
         world = World(seed=seed, shards=16)
         nodes = await world.start_all("n1", "n2", "n3")
@@ -189,7 +189,7 @@ async def test_the_assignment_of_shards_does_not_depend_on_the_order_of_starts()
 OFF = Reaping(frozenset())
 
 
-async def test_j10_without_any_reaper_a_node_counts_all_shards_as_unattended_within_a_lease(world):
+async def test_j10_without_any_session_reaper_a_node_counts_all_shards_as_unattended_within_a_lease(world):
     n1 = await world.start("n1", reaping=OFF)
     n2 = await world.start("n2", reaping=OFF)
     await world.sleep(world.settings.node_lease)
@@ -199,7 +199,7 @@ async def test_j10_without_any_reaper_a_node_counts_all_shards_as_unattended_wit
     assert [node.node.cluster.unattended_shards for node in (n1, n2, n3)] == [0, 0, 0]
 
 
-async def test_j10_shards_of_a_dead_reaper_are_unattended_within_two_leases(world):
+async def test_j10_shards_of_a_dead_session_reaper_are_counted_as_unattended_within_two_leases(world):
     node = await world.start("n1", reaping=OFF)
     reaper = await world.start("r1", reaping=Reaping(first=True))
     await world.sleep(2 * world.settings.node_lease)
@@ -209,14 +209,14 @@ async def test_j10_shards_of_a_dead_reaper_are_unattended_within_two_leases(worl
     assert node.node.cluster.unattended_shards == 4
 
 
-async def test_j10_shards_that_no_reaper_selects_are_unattended(world):
+async def test_j10_shards_that_no_session_reaper_selects_are_counted_as_unattended(world):
     node = await world.start("n1", reaping=OFF)
     await world.start("r1", reaping=Reaping(frozenset({0, 1, 2}), first=True))
     await world.sleep(world.settings.node_lease)
     assert node.node.cluster.unattended_shards == 1
 
 
-async def test_j10_a_restart_of_the_only_reaper_leaves_no_shard_unattended(world):
+async def test_j10_while_the_only_session_reaper_restarts_no_shard_is_counted_as_unattended(world):
     node = await world.start("n1", reaping=OFF)
     counts = set()
     for _ in range(3):
@@ -229,7 +229,7 @@ async def test_j10_a_restart_of_the_only_reaper_leaves_no_shard_unattended(world
     assert counts == {0}
 
 
-async def test_j10_an_unreachable_store_is_not_reported_as_a_missing_reaper(world):
+async def test_j10_an_unreachable_store_is_not_reported_as_a_missing_session_reaper(world):
     node = await world.start("n1", reaping=OFF)
     await world.start("r1", reaping=Reaping(first=True))
     await world.sleep(20)

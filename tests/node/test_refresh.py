@@ -25,7 +25,7 @@ def ages(hands):
     return RefreshSchedule(LIMIT, hands)
 
 
-def test_a_refresh_is_due_well_before_the_age_limit(ages, hands):
+def test_cached_relations_are_due_for_a_refresh_well_before_their_age_limit(ages, hands):
     ages.asked("ana", hands.at)
     hands.at += LIMIT * 0.5 - 0.1
     assert ages.turns() == ([], [])
@@ -33,14 +33,14 @@ def test_a_refresh_is_due_well_before_the_age_limit(ages, hands):
     assert ages.turns() == (["ana"], [])
 
 
-def test_refreshes_are_spread_over_time(ages, hands):
+def test_refreshes_of_cached_relations_are_spread_over_time(ages, hands):
     for n in range(100):
         ages.asked(str(n), hands.at)
     hands.at += LIMIT * 0.625
     assert 20 < len(ages.turns()[0]) < 80
 
 
-def test_a_failed_refresh_is_repeated_until_the_age_limit(ages, hands):
+def test_a_failed_refresh_of_cached_relations_is_repeated_until_their_age_limit(ages, hands):
     ages.asked("ana", hands.at)
     hands.at += LIMIT * LATEST
     tries = 0
@@ -57,7 +57,7 @@ def test_a_failed_refresh_is_repeated_until_the_age_limit(ages, hands):
     assert ages.turns() == ([], [])
 
 
-def test_a_refresh_resets_the_age(ages, hands):
+def test_a_refresh_resets_the_age_of_cached_relations(ages, hands):
     ages.asked("ana", hands.at)
     hands.at += LIMIT * 0.9
     ages.asked_anew("ana", hands.at)
@@ -67,7 +67,7 @@ def test_a_refresh_resets_the_age(ages, hands):
     assert ages.turns() == ([], ["ana"])
 
 
-def test_the_age_of_an_entry_is_that_of_its_oldest_part(ages, hands):
+def test_the_age_of_the_cached_relations_of_a_user_is_that_of_the_oldest_answer(ages, hands):
     ages.asked("ana", hands.at)
     hands.at += LIMIT * 0.9
     ages.asked("ana", hands.at)
@@ -75,7 +75,7 @@ def test_the_age_of_an_entry_is_that_of_its_oldest_part(ages, hands):
     assert ages.turns()[1] == ["ana"]
 
 
-def test_without_an_age_limit_nothing_is_refreshed(hands):
+def test_without_an_age_limit_cached_relations_are_never_refreshed(hands):
     ages = RefreshSchedule(None, hands)
     ages.asked("ana", hands.at)
     hands.at += 1e9

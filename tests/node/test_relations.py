@@ -49,7 +49,7 @@ async def test_without_the_ledger_relations_are_trusted_for_30_seconds_then_all_
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_g6_a_user_with_unknown_relation_looks_offline_is_counted_and_appears_later(world):
+async def test_g6_a_user_first_watched_during_a_ledger_outage_looks_offline_until_it_ends_and_is_counted(world):
     """A denial would be an answer; an error would reach the user needlessly."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cy")
@@ -71,7 +71,7 @@ async def test_g6_a_user_with_unknown_relation_looks_offline_is_counted_and_appe
     assert bob.saw("stranger") == ["offline"]
 
 
-async def test_a_node_reports_why_it_cannot_read_the_change_table(world):
+async def test_a_node_tells_why_it_cannot_read_relation_changes_from_the_ledger(world):
     node, ana, bob = await meet(world)
     said = [node.node.access.trouble]
     for away in (True, False):
@@ -81,7 +81,7 @@ async def test_a_node_reports_why_it_cannot_read_the_change_table(world):
     assert said == [None, "The ledger is away.", None]
 
 
-async def test_a_node_frozen_during_a_ledger_read_does_not_treat_the_ledger_as_away(world):
+async def test_a_node_frozen_during_a_ledger_read_does_not_treat_the_ledger_as_unreachable(world):
     """The answer came in time, but the frozen node could not read it."""
     node, ana, bob = await meet(world)
     changes, asking = world.ledger.changes, asyncio.Event()
@@ -113,7 +113,7 @@ async def test_a_relation_changed_during_a_ledger_outage_takes_effect_afterwards
     assert "online" not in bob.saw("ana")
 
 
-async def test_a_contact_ends_at_its_time(world):
+async def test_a_contact_with_an_end_time_sees_the_user_offline_from_that_time_on(world):
     node = await world.start("n1")
     ana, bob = world.client("ana"), world.client("bob")
     await ana.connect(node)
@@ -129,7 +129,7 @@ async def test_a_contact_ends_at_its_time(world):
     assert bob.last("ana").last_seen is None
 
 
-async def test_a_prolonged_contact_does_not_end_at_its_old_time(world):
+async def test_a_prolonged_contact_does_not_end_at_its_old_end_time(world):
     node = await world.start("n1")
     ana, bob = world.client("ana"), world.client("bob")
     await ana.connect(node)
@@ -143,7 +143,7 @@ async def test_a_prolonged_contact_does_not_end_at_its_old_time(world):
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_a_contact_subscription_follows_added_and_removed_relations(world):
+async def test_a_subscription_to_all_contacts_follows_added_and_removed_contacts(world):
     node = await world.start("n1")
     await world.befriend("bob", "ana")
     ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
@@ -162,7 +162,7 @@ async def test_a_contact_subscription_follows_added_and_removed_relations(world)
     assert bob.saw("cy") == ["online", "offline", "online"]
 
 
-async def test_a_relation_that_changed_while_it_was_read_is_not_used(world):
+async def test_a_relation_that_was_removed_while_it_was_read_is_not_used(world):
     """The answer is from before the block and arrives after the block is known everywhere."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cy")
@@ -186,7 +186,7 @@ async def test_a_relation_that_changed_while_it_was_read_is_not_used(world):
     assert await asked == ["cy"]
 
 
-async def test_a_row_of_the_change_table_is_processed_once(world, monkeypatch):
+async def test_a_node_processes_each_row_of_the_change_table_of_the_ledger_once(world, monkeypatch):
     node, ana, bob = await meet(world)
     await world.sleep(8)
     heard = []
@@ -196,7 +196,7 @@ async def test_a_row_of_the_change_table_is_processed_once(world, monkeypatch):
     assert [(change.kind, {change.a, change.b}) for change in heard] == [("relation", {"ana", "bob"})]
 
 
-async def test_after_a_ledger_rollback_all_facts_are_read_again(world, monkeypatch):
+async def test_after_the_ledger_lost_its_last_transactions_relations_and_revocations_are_read_again(world, monkeypatch):
     """A standby took over without the last transactions: its change table continues below our cursor."""
     node, ana, bob = await meet(world)
     await world.sleep(3)
@@ -228,7 +228,7 @@ async def repeat(call, *arguments):
 
 
 @pytest.mark.parametrize("delay", [0.001, 0.02])
-async def test_g13_a_stranger_who_repeats_blocks_does_not_hide_a_user_from_friends(world, delay):
+async def test_g13_a_stranger_who_blocks_and_unblocks_a_user_in_a_loop_does_not_hide_them_from_friends(world, delay):
     node, ana, bob = await meet(world)
     friends = [world.client(f"friend-{number}") for number in range(20)]
     await world.befriend("ana", *(friend.user for friend in friends))
@@ -254,7 +254,7 @@ async def test_g13_a_stranger_who_repeats_blocks_does_not_hide_a_user_from_frien
 
 
 @pytest.mark.parametrize("changed", [LedgerChange("preferences", "ana", ""), LedgerChange("relation", "ana", "cy")])
-async def test_g13_a_lookup_whose_facts_change_at_every_try_is_repeated_until_it_succeeds(world, changed):
+async def test_g13_a_relation_lookup_disturbed_by_changes_at_every_try_is_repeated_until_it_succeeds(world, changed):
     node, ana, bob = await meet(world)
     await world.befriend("ana", "cy")
     cy = world.client("cy")
@@ -281,7 +281,7 @@ async def test_g13_a_lookup_whose_facts_change_at_every_try_is_repeated_until_it
     assert not node.node.access.in_doubt
 
 
-async def test_g13_viewers_of_a_user_whose_facts_change_at_every_try_see_the_user_again(world):
+async def test_g13_viewers_of_a_user_whose_preferences_keep_changing_see_the_user_again_afterwards(world):
     node, ana, bob = await meet(world)
     await world.sleep(3)  # the rows of their relations in the change table have been read
     answer = world.ledger.pair_facts

@@ -89,7 +89,7 @@ async def tell(node, *changes):
     await node.node.viewing.relations_changed([LedgerChange(*change) for change in changes])
 
 
-async def test_an_unreported_relation_change_is_found_before_the_age_limit(world, app):
+async def test_a_relation_change_that_the_application_does_not_report_is_found_by_a_refresh(world, app):
     node, ana, bob = await meet(world, app)
     app.part("ana", "bob")
     await world.sleep(TTL * 0.45)
@@ -101,7 +101,7 @@ async def test_an_unreported_relation_change_is_found_before_the_age_limit(world
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_an_application_outage_shorter_than_the_spare_time_shows_no_change(world, app):
+async def test_a_short_outage_of_the_application_that_keeps_relations_shows_viewers_no_change(world, app):
     node, ana, bob = await meet(world, app)
     await world.sleep(TTL * 0.45)
     app.away = True
@@ -111,7 +111,7 @@ async def test_an_application_outage_shorter_than_the_spare_time_shows_no_change
     assert bob.saw("ana") == ["online"]
 
 
-async def test_without_answers_a_relation_is_not_used_beyond_the_age_limit(world, app):
+async def test_without_answers_of_the_application_a_relation_is_not_used_beyond_its_age_limit(world, app):
     node, ana, bob = await meet(world, app)
     app.away = True
     await world.sleep(TTL - 2)
@@ -127,21 +127,21 @@ async def test_without_answers_a_relation_is_not_used_beyond_the_age_limit(world
     assert bob.saw("ana") == ["online", "offline", "busy"]
 
 
-async def test_relations_are_kept_while_they_are_refreshed(world, app):
+async def test_known_relations_stay_in_use_while_the_application_is_asked_for_them_again(world, app):
     node, ana, bob = await meet(world, app)
     app.delay = 1.5
     await world.sleep(2.8 * TTL)
     assert bob.saw("ana") == ["online"]
 
 
-async def test_an_idle_node_asks_the_application_at_most_twice_per_age_limit(world, app):
+async def test_an_idle_node_asks_the_application_for_relations_at_most_twice_per_age_limit(world, app):
     node, ana, bob = await meet(world, app)
     asked = app.asked
     await world.sleep(10 * TTL)
     assert app.asked - asked <= 20
 
 
-async def test_a_reported_relation_change_takes_effect_on_other_nodes_within_two_seconds(world, app):
+async def test_a_relation_change_reported_by_the_application_takes_effect_on_all_nodes_in_two_seconds(world, app):
     node, ana, bob = await meet(world, app)
     other = await world.start("n2")
     far = world.client("bob", "far")
@@ -159,7 +159,7 @@ async def test_a_reported_relation_change_takes_effect_on_other_nodes_within_two
     assert bob.saw("ana") == far.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_a_reported_relation_change_hides_within_a_second_if_the_application_hangs(world, app):
+async def test_after_a_reported_relation_change_the_user_looks_offline_while_the_application_hangs(world, app):
     node, ana, bob = await meet(world, app)
     app.delay = 9.0
     await tell(node, ("relation", "ana", "bob"))
@@ -169,7 +169,7 @@ async def test_a_reported_relation_change_hides_within_a_second_if_the_applicati
     assert bob.saw("ana") == ["online", "offline", "online"]  # unchanged
 
 
-async def test_a_reported_user_change_sends_nothing_to_unaffected_viewers(world, app):
+async def test_a_reported_change_of_all_relations_of_a_user_sends_nothing_to_unaffected_viewers(world, app):
     app.relate("ana", "cy")
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch("ana")
@@ -180,7 +180,7 @@ async def test_a_reported_user_change_sends_nothing_to_unaffected_viewers(world,
     assert cy.saw("ana") == ["online"]
 
 
-async def test_a_reported_user_change_adds_new_contacts_to_contact_subscriptions(world, app):
+async def test_a_reported_change_of_all_relations_of_a_user_adds_new_contacts_to_subscriptions(world, app):
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch_contacts()
     assert cy.saw("ana") == []
@@ -190,7 +190,7 @@ async def test_a_reported_user_change_adds_new_contacts_to_contact_subscriptions
     assert cy.saw("ana") == ["online"]
 
 
-async def test_an_answer_requested_before_a_reported_change_is_not_used(world, app):
+async def test_a_relation_requested_before_a_reported_change_and_answered_after_it_is_not_used(world, app):
     """request ─▶ the answer is computed ─▶ the relation ends, and this is reported ─▶ the answer arrives"""
     node, ana, bob = await meet(world, app)
     for kind, a, b in (("relation", "ana", "bob"), ("relations", "ana", ""), ("relations", "bob", "")):
@@ -210,7 +210,7 @@ async def test_an_answer_requested_before_a_reported_change_is_not_used(world, a
         app.delay = 0.0
 
 
-async def test_a_pair_that_is_never_answered_does_not_block_answers_of_other_pairs(world, app):
+async def test_a_relation_that_the_application_never_answers_does_not_block_other_relations(world, app):
     node, ana, bob, eve = await meet(world, app, "eve")
     app.stumbles_over = "x"
     assert await eve.watch("x") == []
@@ -227,7 +227,7 @@ async def test_a_pair_that_is_never_answered_does_not_block_answers_of_other_pai
     assert app.asked - asked <= 40
 
 
-async def test_a_pair_that_is_never_answered_does_not_hide_other_users(world, app):
+async def test_a_relation_that_the_application_never_answers_does_not_hide_other_users(world, app):
     """Neither for a viewer of both users, nor for a user whom both view."""
     app.relate("ana", "eve")
     node, ana, bob, eve = await meet(world, app, "eve")
@@ -244,7 +244,7 @@ async def test_a_pair_that_is_never_answered_does_not_hide_other_users(world, ap
     assert eve.saw("ana") == ["online", "offline"]
 
 
-async def test_one_users_unanswered_lookups_do_not_displace_those_of_others(world, app):
+async def test_many_unanswered_relation_lookups_of_one_user_do_not_displace_those_of_other_users(world, app):
     node, ana, bob, eve = await meet(world, app, "eve")
     app.away = True
     for n in range(200):
@@ -257,7 +257,7 @@ async def test_one_users_unanswered_lookups_do_not_displace_those_of_others(worl
     assert bob.last("ana").status == "online"
 
 
-async def test_an_unanswered_contact_list_is_read_again_later(world, app):
+async def test_a_contact_list_that_the_application_did_not_answer_is_read_again_later(world, app):
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch_contacts()
     app.relate("ana", "cy")
@@ -270,7 +270,7 @@ async def test_an_unanswered_contact_list_is_read_again_later(world, app):
     assert cy.saw("ana") == ["online"]
 
 
-async def test_typing_in_a_room_is_dropped_while_its_membership_is_unknown(world, app):
+async def test_typing_in_a_room_is_not_delivered_while_the_membership_of_the_receiver_is_unknown(world, app):
     app.rooms |= {("r", "ana"), ("r", "bob")}
     node, ana, bob = await meet(world, app)
     rooms = node.node.viewing.typing_rooms
@@ -300,7 +300,7 @@ async def test_typing_in_a_room_is_dropped_while_its_membership_is_unknown(world
         assert await heard()  # the room was left open
 
 
-async def test_a_room_membership_also_expires(world, app):
+async def test_a_room_membership_answered_by_the_application_expires_at_the_age_limit(world, app):
     app.rooms |= {("r", "ana"), ("r", "bob")}
     node, ana, bob = await meet(world, app)
     assert await node.node.access.is_member("r", "bob")
@@ -311,7 +311,7 @@ async def test_a_room_membership_also_expires(world, app):
     assert not await node.node.access.is_member("r", "bob")
 
 
-async def test_without_the_ledger_changes_cannot_be_received_so_relations_expire(world, app):
+async def test_relations_of_the_application_expire_in_a_ledger_outage_because_changes_cannot_arrive(world, app):
     node, ana, bob = await meet(world, app)
     world.ledger.away = True
     with pytest.raises(Unavailable):
@@ -323,7 +323,7 @@ async def test_without_the_ledger_changes_cannot_be_received_so_relations_expire
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_blocks_and_preferences_come_from_the_ledger_with_an_application_too(world, app):
+async def test_blocks_are_in_force_even_if_the_application_keeps_the_relations(world, app):
     app.relate("ana", "cy")
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch("ana")
@@ -338,7 +338,7 @@ async def test_blocks_and_preferences_come_from_the_ledger_with_an_application_t
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_g12_a_block_succeeds_during_an_application_outage(world, app):
+async def test_g12_a_block_succeeds_while_the_application_that_keeps_relations_is_down(world, app):
     node, ana, bob = await meet(world, app)
     app.away = True
     await node.node.viewing.block("ana", "bob")
@@ -350,7 +350,7 @@ async def test_g12_a_block_succeeds_during_an_application_outage(world, app):
     assert await node.node.viewing.blocked("ana") == ["bob"]
 
 
-async def test_an_application_outage_does_not_reveal_which_users_are_strangers(world, app):
+async def test_an_outage_of_the_application_does_not_reveal_which_users_are_strangers(world, app):
     """A denial would be an answer; strangers stay offline when the application is back."""
     app.relate("ana", "cy")
     node, ana, bob, cy = await meet(world, app, "cy")
@@ -363,7 +363,7 @@ async def test_an_application_outage_does_not_reveal_which_users_are_strangers(w
     assert cy.saw("bob") == ["offline"]
 
 
-async def test_with_open_relations_a_client_cannot_fill_memory_with_unused_ids():
+async def test_if_everyone_may_see_everyone_a_client_cannot_fill_memory_with_ids_it_unsubscribed_from():
     ledger = MemoryLedger()
     world = World(ledger=ledger, relations=OpenRelations(ledger))
     try:

@@ -26,7 +26,7 @@ async def beat(node, activity=None, device="phone"):
     return await node.node.sessions.beat_by_rest("ana", device, Platform.MOBILE, activity)
 
 
-async def test_a_rest_heartbeat_opens_a_session_that_lives_dead_after_its_last_heartbeat(world):
+async def test_a_rest_heartbeat_opens_a_session_that_is_lost_after_the_dead_after_timeout(world):
     n1, bob = await watched(world, "n1")
     assert await beat(n1)
     await world.sleep(0.1)
@@ -41,7 +41,7 @@ async def test_a_rest_heartbeat_opens_a_session_that_lives_dead_after_its_last_h
     assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
 
 
-async def test_frequent_heartbeats_are_committed_at_most_every_third_of_dead_after(world):
+async def test_frequent_rest_heartbeats_are_written_at_most_every_third_of_the_dead_after_timeout(world):
     n1, bob = await watched(world, "n1")
     await beat(n1)
     await world.sleep(1)
@@ -53,7 +53,7 @@ async def test_frequent_heartbeats_are_committed_at_most_every_third_of_dead_aft
     assert bob.saw("ana") == ["offline", "online"]
 
 
-async def test_heartbeats_spread_over_nodes_keep_one_session_alive(world):
+async def test_rest_heartbeats_spread_over_several_nodes_keep_one_session_alive(world):
     n1, n2, n3, bob = await watched(world, "n1", "n2", "n3")
     for number in range(12):
         await beat((n1, n2, n3)[number % 3])
@@ -68,7 +68,7 @@ async def test_heartbeats_spread_over_nodes_keep_one_session_alive(world):
     assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
 
 
-async def test_the_last_heartbeats_count_even_though_they_were_not_written(world):
+async def test_a_rest_heartbeat_that_comes_too_soon_to_be_written_still_prolongs_the_session(world):
     """Heartbeats at 0 and 29 s: the second was not committed at once, but still moves the end."""
     n1, bob = await watched(world, "n1")
     await beat(n1)
@@ -82,7 +82,7 @@ async def test_the_last_heartbeats_count_even_though_they_were_not_written(world
     assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
 
 
-async def test_a_heartbeat_in_grace_restores_the_session_without_a_change(world):
+async def test_a_rest_heartbeat_in_the_reconnect_window_restores_the_session_and_shows_no_change(world):
     n1, bob = await watched(world, "n1")
     await beat(n1)
     await world.sleep(100)
@@ -93,7 +93,7 @@ async def test_a_heartbeat_in_grace_restores_the_session_without_a_change(world)
     assert bob.saw("ana") == ["offline", "online"]
 
 
-async def test_a_device_with_a_socket_keeps_that_session_and_old_heartbeats_do_not_revive_it(world):
+async def test_rest_heartbeats_of_a_device_with_a_websocket_neither_replace_nor_prolong_its_session(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await beat(n2, device="d1")
@@ -107,7 +107,7 @@ async def test_a_device_with_a_socket_keeps_that_session_and_old_heartbeats_do_n
     assert n2.node.context.people.find("ana") is None
 
 
-async def test_activity_by_rest_wakes_a_device_whose_socket_another_node_holds(world):
+async def test_activity_by_rest_makes_a_device_active_whose_websocket_is_on_another_node(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     ana.rest()
@@ -124,7 +124,7 @@ async def test_activity_by_rest_wakes_a_device_whose_socket_another_node_holds(w
     assert bob.saw("ana")[-1] == "away"
 
 
-async def test_a_sign_out_by_another_node_ends_a_rest_session_until_a_later_heartbeat(world):
+async def test_a_sign_out_through_another_node_ends_a_rest_session_until_a_later_heartbeat(world):
     n1, n2, bob = await watched(world, "n1", "n2")
     await beat(n1)
     await world.sleep(10)
@@ -137,7 +137,7 @@ async def test_a_sign_out_by_another_node_ends_a_rest_session_until_a_later_hear
     assert bob.saw("ana")[-1] == "online"
 
 
-async def test_a_heartbeat_with_gone_ends_the_session_after_grace(world):
+async def test_a_device_reported_gone_by_rest_is_shown_offline_after_the_reconnect_window(world):
     n1, n2, bob = await watched(world, "n1", "n2")
     await beat(n1)
     await world.sleep(10)
@@ -150,7 +150,7 @@ async def test_a_heartbeat_with_gone_ends_the_session_after_grace(world):
     assert bob.last("ana").last_seen == pytest.approx(gone, abs=2)
 
 
-async def test_a_rest_session_over_the_limit_is_refused(world):
+async def test_a_rest_heartbeat_that_would_open_a_session_over_the_limit_is_refused(world):
     with_timings(world, max_sessions=2)
     n1, _ = await watched(world, "n1")
     await beat(n1, device="a")
@@ -161,7 +161,7 @@ async def test_a_rest_session_over_the_limit_is_refused(world):
     assert await beat(n1, device="a") in (True, False)
 
 
-async def test_heartbeats_without_a_device_are_activity_and_never_open_a_session(world):
+async def test_rest_heartbeats_without_a_device_count_as_activity_and_never_open_a_session(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     assert not await n2.node.sessions.act_by_rest("nobody")
@@ -178,7 +178,7 @@ async def test_heartbeats_without_a_device_are_activity_and_never_open_a_session
     assert n1.node.context.metrics.commits == commits  # activity of its own session causes no write
 
 
-async def test_a_rest_session_survives_its_node(world):
+async def test_a_session_by_rest_heartbeats_survives_the_death_of_the_node_that_received_them(world):
     n1, n2, bob = await watched(world, "n1", "n2")
     far = world.client("bob", "far")
     await far.connect(n2)
@@ -192,7 +192,7 @@ async def test_a_rest_session_survives_its_node(world):
     assert far.saw("ana")[-1] != "offline"
 
 
-async def test_a_heartbeat_that_could_not_be_stored_is_kept_and_asserted_later(world):
+async def test_a_rest_heartbeat_that_could_not_be_written_is_kept_and_written_later(world):
     n1, bob = await watched(world, "n1")
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         assert await beat(n1)
@@ -201,7 +201,7 @@ async def test_a_heartbeat_that_could_not_be_stored_is_kept_and_asserted_later(w
     assert bob.last("ana").status == "online"
 
 
-async def test_a_session_ended_while_the_log_was_silent_is_not_a_loss_of_the_store(world):
+async def test_a_rest_session_signed_out_while_a_node_could_not_read_the_log_is_not_taken_for_data_loss(world):
     n1, n2, _ = await watched(world, "n1", "n2")
     await beat(n2)
     await world.sleep(1)
@@ -214,7 +214,7 @@ async def test_a_session_ended_while_the_log_was_silent_is_not_a_loss_of_the_sto
     assert n1.node.context.metrics.shards_lost == n2.node.context.metrics.shards_lost == 0
 
 
-async def test_a_heartbeat_lost_by_a_rollback_and_overwritten_still_counts(world, monkeypatch):
+async def test_a_rest_heartbeat_lost_by_a_rollback_of_the_store_counts_even_if_it_was_overwritten(world, monkeypatch):
     """n3 knows no user and commits over the old record before the loss is noticed. n1 reads its users again one by one,
     so that ana is decided while others are still being read.
     """
@@ -245,7 +245,7 @@ async def test_a_heartbeat_lost_by_a_rollback_and_overwritten_still_counts(world
     assert world.ledger.people["ana"].last_seen == pytest.approx(last, abs=2)
 
 
-async def test_a_heartbeat_lost_before_other_nodes_read_it_is_restored_in_recovery(world):
+async def test_a_rest_heartbeat_that_the_store_lost_before_other_nodes_read_it_is_restored(world):
     """Until then other nodes show what they know: that ana never connected."""
     n1, n2, _ = await watched(world, "n1", "n2")
     far = world.client("bob", "far")

@@ -61,7 +61,7 @@ async def test_last_seen_after_the_loss_of_everything_but_the_ledger_is_at_most_
     assert all(lost - PROMISED <= world.ledger.people[user].last_seen <= lost for user in ("ana", "bob", "cy"))
 
 
-async def test_the_setting_turns_markers_off(world):
+async def test_with_the_setting_last_seen_marks_off_no_last_seen_survives_the_loss_of_store_and_nodes(world):
     world.settings = node_settings(world.settings, last_seen_marks="off")
     await meet(world)
     await world.sleep(20)
@@ -83,7 +83,7 @@ async def test_last_seen_of_users_whom_no_user_watches_survives_the_loss_of_thei
     assert lost - PROMISED <= shown.last_seen <= lost
 
 
-async def test_after_a_long_outage_of_the_store_last_seen_is_not_the_begin_of_the_outage(world):
+async def test_last_seen_of_users_connected_during_a_long_store_outage_is_at_most_30_seconds_old(world):
     await meet(world)
     with world.faults.during(AWAY):
         await world.sleep(600)
@@ -91,7 +91,7 @@ async def test_after_a_long_outage_of_the_store_last_seen_is_not_the_begin_of_th
     assert lost - PROMISED <= await last_seen(world, "ana") <= lost
 
 
-async def test_users_who_hid_are_not_seen_after_that(world):
+async def test_last_seen_of_users_who_hid_before_the_loss_of_store_and_nodes_is_not_after_the_hiding(world):
     """cy hides through another node than the one with the session, dee from all users, eve by leaving."""
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
@@ -117,7 +117,7 @@ async def test_users_who_hid_are_not_seen_after_that(world):
     assert await last_seen(world, "ana") >= lost - PROMISED
 
 
-async def test_a_user_who_stops_hiding_through_another_node_has_a_marker_again(world):
+async def test_last_seen_of_a_user_made_visible_through_another_node_survives_the_loss_of_store_and_nodes(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     await n2.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
@@ -129,7 +129,7 @@ async def test_a_user_who_stops_hiding_through_another_node_has_a_marker_again(w
     assert shown_at <= await last_seen(world, "ana") <= world.now
 
 
-async def test_last_seen_of_users_of_a_killed_node_is_that_of_the_record_while_other_nodes_live(world):
+async def test_ledger_and_viewers_have_the_same_last_seen_of_users_of_a_killed_node(world):
     """The run of the dead node is closed by the node that retires it, and never says more than its last renewal."""
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
@@ -143,7 +143,7 @@ async def test_last_seen_of_users_of_a_killed_node_is_that_of_the_record_while_o
     assert await last_seen(world, "ana") == far.last("ana").last_seen
 
 
-async def test_a_cut_off_node_that_was_retired_writes_no_markers_until_it_is_back(world):
+async def test_a_node_cut_off_and_declared_dead_does_not_advance_last_seen_in_the_ledger(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -159,7 +159,7 @@ async def test_a_cut_off_node_that_was_retired_writes_no_markers_until_it_is_bac
     assert lost - PROMISED <= await last_seen(world, "ana") <= lost
 
 
-async def test_a_frozen_node_does_not_stamp_users_who_left_meanwhile(world):
+async def test_a_node_that_was_frozen_does_not_advance_last_seen_of_users_who_left_meanwhile(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(20)
@@ -176,7 +176,7 @@ async def test_a_frozen_node_does_not_stamp_users_who_left_meanwhile(world):
         assert await last_seen(world, "ana") <= left or ana.connected
 
 
-async def test_a_user_with_two_nodes_keeps_a_marker_when_one_of_them_stops(world):
+async def test_last_seen_of_a_user_on_two_nodes_survives_the_stop_of_one_and_the_loss_of_the_other(world):
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     phone = world.client("ana", "phone")
@@ -189,7 +189,7 @@ async def test_a_user_with_two_nodes_keeps_a_marker_when_one_of_them_stops(world
     assert lost - PROMISED <= await last_seen(world, "ana") <= lost
 
 
-async def test_users_who_send_heartbeats_by_rest_have_a_marker_and_lose_it_when_they_leave(world):
+async def test_last_seen_in_the_ledger_follows_rest_heartbeats_and_stops_at_the_last_one(world):
     node = await world.start("n1")
     last_beat = world.now
     for _ in range(4):
@@ -202,7 +202,7 @@ async def test_users_who_send_heartbeats_by_rest_have_a_marker_and_lose_it_when_
     assert not any(run.open for run in world.ledger.runs.values())
 
 
-async def test_a_run_closed_by_mistake_is_written_again(world):
+async def test_a_node_whose_entry_in_the_ledger_was_closed_by_mistake_writes_it_again(world):
     n1, ana, _ = await meet(world)
     await world.sleep(10)
     await world.ledger.close_run(n1.node.context.authority.epoch)
@@ -211,7 +211,7 @@ async def test_a_run_closed_by_mistake_is_written_again(world):
     assert lost - PROMISED <= await last_seen(world, "ana") <= lost
 
 
-async def test_after_a_ledger_outage_markers_are_right_again(world):
+async def test_last_seen_is_right_for_users_who_came_or_left_in_a_ledger_outage_before_the_loss_of_the_store(world):
     n1, ana, _ = await meet(world)
     cy = world.client("cy")
     await cy.connect(n1)
@@ -230,7 +230,7 @@ async def test_after_a_ledger_outage_markers_are_right_again(world):
         assert lost - PROMISED <= await last_seen(world, user) <= lost
 
 
-async def test_heartbeats_write_nothing_to_the_ledger_besides_the_stamps(world):
+async def test_heartbeats_of_a_user_cause_no_ledger_writes_about_that_user(world):
     n1, ana, bob = await meet(world)
     await world.sleep(20)
     written = []
@@ -246,7 +246,7 @@ async def test_heartbeats_write_nothing_to_the_ledger_besides_the_stamps(world):
 
 
 @pytest.mark.parametrize("end", ["close", "bye"])
-async def test_last_seen_of_a_visit_during_an_outage_is_saved_and_shown_afterwards(world, end):
+async def test_last_seen_of_a_visit_during_a_store_outage_is_saved_and_shown_afterwards(world, end):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     bob = world.client("bob")
@@ -272,7 +272,7 @@ async def test_last_seen_of_a_visit_during_an_outage_is_saved_and_shown_afterwar
     assert world.ledger.people["ana"].last_seen == bob.last("ana").last_seen
 
 
-async def test_last_seen_of_a_visit_in_the_first_seconds_of_a_fresh_store_is_saved():
+async def test_last_seen_of_a_visit_in_the_first_seconds_of_an_empty_store_is_saved():
     world = World()
     world.store.empty()
     n1 = await world.start("n1")
@@ -288,7 +288,7 @@ async def test_last_seen_of_a_visit_in_the_first_seconds_of_a_fresh_store_is_sav
     await world.close()
 
 
-async def test_an_invisible_visit_during_an_outage_leaves_no_last_seen(world):
+async def test_a_visit_of_an_invisible_user_during_a_store_outage_does_not_change_last_seen(world):
     n1, ana, _ = await meet(world)
     await n1.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hid = world.now
@@ -305,7 +305,7 @@ async def test_an_invisible_visit_during_an_outage_leaves_no_last_seen(world):
     assert await last_seen(world, "ana") == pytest.approx(hid, abs=2)
 
 
-async def test_a_run_of_a_node_on_another_store_is_not_closed_while_it_stamps(world):
+async def test_the_entry_of_a_node_in_the_ledger_is_not_closed_by_others_while_the_node_updates_it(world):
     n1, ana, _ = await meet(world)
     await world.ledger.stamp_run("elsewhere", world.now)
     for _ in range(40):

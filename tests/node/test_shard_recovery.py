@@ -66,7 +66,7 @@ async def test_e16_an_emptied_store_is_refilled_without_a_visible_change(world, 
     assert all(shard.settled for shard in world.store.shards)
 
 
-async def test_lost_leases_are_written_again_and_their_sessions_stay(world):
+async def test_nodes_whose_leases_the_store_lost_write_them_again_and_keep_their_sessions(world):
     n1, n2, ana, bob, far = await cast(world)
     before = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     world.store.empty()
@@ -78,7 +78,7 @@ async def test_lost_leases_are_written_again_and_their_sessions_stay(world):
     assert bob.saw("ana") == far.saw("ana") == ["online"]
 
 
-async def test_leases_written_again_continue_after_a_failover_to_a_replica(world):
+async def test_nodes_keep_their_leases_when_an_emptied_store_master_is_replaced_by_its_replica(world):
     """A master comes back empty and stays master for a moment before its replica takes over."""
     n1, n2, ana, bob, far = await cast(world)
     before = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
@@ -94,7 +94,7 @@ async def test_leases_written_again_continue_after_a_failover_to_a_replica(world
     assert_nobody_noticed(world, bob, far)
 
 
-async def test_a_node_retired_while_it_was_cut_off_takes_a_new_epoch(world):
+async def test_a_node_declared_dead_while_it_was_cut_off_continues_under_a_new_run_id(world):
     """The node renewed until now, at a master that no other node uses any more."""
     n1, n2, ana, bob, far = await cast(world)
     old = n1.node.context.authority.epoch
@@ -109,7 +109,7 @@ async def test_a_node_retired_while_it_was_cut_off_takes_a_new_epoch(world):
     assert_nobody_noticed(world, bob, far)
 
 
-async def test_a_retired_node_that_cannot_start_a_new_epoch_does_not_block_recovery(world):
+async def test_a_node_declared_dead_that_cannot_renew_its_lease_does_not_block_the_recovery_of_a_shard(world):
     """In a cluster the node may be cut off from only the master with the leases."""
     n1, n2, ana, bob, far = await cast(world)
     leases = ("renew", "leases", "store_time", "mark_dead", "drop_lease")
@@ -126,7 +126,7 @@ async def test_a_retired_node_that_cannot_start_a_new_epoch_does_not_block_recov
     assert not far.last("ana").stale
 
 
-async def test_a_node_that_may_have_been_retired_takes_a_new_epoch(world):
+async def test_a_node_whose_expired_lease_the_store_has_lost_continues_under_a_new_run_id(world):
     """Its row is gone, and more than a lease has passed since its renewal, by its own clock or the store's."""
     n1, n2, ana, bob, far = await cast(world)
     old = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
@@ -142,7 +142,7 @@ async def test_a_node_that_may_have_been_retired_takes_a_new_epoch(world):
     assert all(not shard.fences.keys() - now for shard in world.store.shards)
 
 
-async def test_a_rolled_back_shard_gets_its_newest_records_back(world):
+async def test_nodes_write_the_newest_records_back_to_a_shard_that_was_rolled_back(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
@@ -154,7 +154,7 @@ async def test_a_rolled_back_shard_gets_its_newest_records_back(world):
     assert world.stored("ana").mode is Mode.BUSY
 
 
-async def test_a_rollback_hidden_by_new_log_entries_is_found_by_the_fence(world):
+async def test_a_rollback_of_a_shard_is_detected_even_if_new_log_entries_reuse_the_lost_numbers(world):
     """The number of the lost entry was used again before the check: the log looks complete."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
@@ -174,7 +174,7 @@ async def test_a_rollback_hidden_by_new_log_entries_is_found_by_the_fence(world)
     assert world.stored("ana").mode is Mode.BUSY
 
 
-async def test_while_a_shard_recovers_views_are_stale_and_no_decision_is_made(world):
+async def test_while_a_shard_recovers_from_data_loss_its_statuses_are_stale_and_do_not_change(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     bob.forget()
@@ -188,7 +188,7 @@ async def test_while_a_shard_recovers_views_are_stale_and_no_decision_is_made(wo
     assert (bob.last("ana").status, bob.last("ana").stale) == ("away", False)
 
 
-async def test_a_user_who_connects_while_a_shard_recovers_is_shown_afterwards(world):
+async def test_a_user_who_connects_while_their_shard_recovers_from_data_loss_is_shown_afterwards(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("zoe", 4)
     world.store.empty(shard)
@@ -198,7 +198,7 @@ async def test_a_user_who_connects_while_a_shard_recovers_is_shown_afterwards(wo
     assert bob.saw("zoe") == far.saw("zoe") == ["offline", "online"]
 
 
-async def test_a_node_cut_off_during_shard_recovery_restores_its_records_afterwards(world):
+async def test_a_node_cut_off_while_a_shard_recovers_writes_its_records_back_afterwards(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
@@ -211,7 +211,7 @@ async def test_a_node_cut_off_during_shard_recovery_restores_its_records_afterwa
     assert world.stored("ana").live
 
 
-async def test_a_shard_emptied_again_during_recovery_recovers(world):
+async def test_a_shard_that_is_emptied_again_during_its_recovery_recovers(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     for _ in range(4):
@@ -234,7 +234,7 @@ async def test_a_shard_recovers_despite_store_errors_during_recovery(world, faul
     assert bob.saw("iris") == far.saw("iris") == ["offline"]
 
 
-async def test_a_session_that_ended_during_a_store_outage_is_not_restored(world):
+async def test_a_session_that_ended_during_a_store_outage_is_not_restored_by_the_recovery_of_the_store(world):
     """n2 offers the last record it knows of ana; only n1 knows that she left."""
     n1, n2, ana, bob, far = await cast(world)
     with world.faults.during(Rule(Fault.SILENCE)):
@@ -247,7 +247,7 @@ async def test_a_session_that_ended_during_a_store_outage_is_not_restored(world)
     assert world.stored("ana") is None or not world.stored("ana").sessions
 
 
-async def test_an_outdated_record_offered_in_recovery_is_corrected(world):
+async def test_an_outdated_record_written_back_to_an_emptied_store_is_corrected(world):
     """The newest record was dropped from the store because the ledger has it; n2 still has an older one."""
     n1, n2, ana, bob, far = await cast(world)
     old = n2.node.context.people.find("ana")
@@ -276,7 +276,7 @@ async def test_a_device_signed_out_by_another_node_stays_signed_out_when_the_sto
     assert bob.last("ana").status == far.last("ana").status == "offline"
 
 
-async def test_a_single_node_on_an_emptied_store_recovers_by_itself(world):
+async def test_a_single_node_refills_an_emptied_store_by_itself(world):
     n1, ana, bob = await meet(world)
     await world.sleep(5)
     world.store.empty()
@@ -288,7 +288,7 @@ async def test_a_single_node_on_an_emptied_store_recovers_by_itself(world):
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_a_mode_lost_by_a_rollback_and_overwritten_is_restored(world):
+async def test_a_mode_lost_by_a_rollback_of_the_store_is_restored_even_if_its_record_was_overwritten(world):
     """n3 knows no user and commits over the rolled-back record before the loss is noticed: its version is the newest."""
     n1, n2, ana, bob, far = await cast(world)
     n3 = await world.start("n3")
@@ -313,7 +313,7 @@ async def test_a_mode_lost_by_a_rollback_and_overwritten_is_restored(world):
     assert ana.connected
 
 
-async def test_a_user_released_during_the_reread_does_not_block_shard_recovery(world):
+async def test_a_user_whose_last_viewer_leaves_while_records_are_reread_does_not_block_shard_recovery(world):
     """The read finds that the record was dropped, after the last reference to the person was released."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
@@ -337,7 +337,7 @@ async def test_a_user_released_during_the_reread_does_not_block_shard_recovery(w
     assert not n2.node.context.authority.closed_shards
 
 
-async def test_an_error_during_shard_recovery_does_not_keep_the_shard_closed(world):
+async def test_a_shard_recovers_despite_an_unexpected_error_during_its_recovery(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     offer, fails = n1.node.cluster.recovery._offer, 2
@@ -358,7 +358,7 @@ async def test_an_error_during_shard_recovery_does_not_keep_the_shard_closed(wor
     assert_nobody_noticed(world, bob, far)
 
 
-async def test_a_read_that_spans_the_settling_of_a_shard_is_not_a_new_loss(world):
+async def test_a_read_that_begins_in_shard_recovery_and_ends_after_it_is_not_taken_for_new_data_loss(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.store.empty(shard)
@@ -379,7 +379,7 @@ async def test_a_read_that_spans_the_settling_of_a_shard_is_not_a_new_loss(world
     assert_nobody_noticed(world, bob, far)
 
 
-async def test_an_unused_store_reports_no_loss(world):
+async def test_a_node_on_an_unused_store_reports_no_data_loss(world):
     world.store.empty()
     with capture_logs() as logs:
         n1 = await world.start("n1")
@@ -396,7 +396,7 @@ async def test_an_unused_store_reports_no_loss(world):
     assert n1.node.context.metrics.shards_lost == 1, "a loss is told as ever"
 
 
-async def test_a_loss_is_found_by_the_fence_while_the_log_heads_cannot_be_read(world):
+async def test_data_loss_of_a_shard_is_detected_even_while_log_positions_cannot_be_read(world):
     """As in a cluster where the master of another shard is away."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
@@ -409,7 +409,7 @@ async def test_a_loss_is_found_by_the_fence_while_the_log_heads_cannot_be_read(w
         assert n1.node.context.metrics.shards_lost == 1
 
 
-async def test_the_sweep_after_a_loss_is_interrupted_by_the_next_loss(world):
+async def test_users_of_a_frozen_node_stay_online_when_the_store_is_emptied_twice(world):
     """The sweep would find n1's lease missing once the shard is settled, while n1 is frozen."""
     n1, _, _, _, far = await cast(world)
     world.store.empty()

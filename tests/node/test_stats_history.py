@@ -34,7 +34,7 @@ def pulse(time, metrics):
     return StatsHistory(metrics, time.clock, SimpleNamespace(backlog=7), SimpleNamespace(stale_views=3))
 
 
-def test_a_sample_holds_counts_of_its_interval_and_current_gauges(pulse, time, metrics):
+def test_a_statistics_sample_holds_the_counts_of_its_interval_and_current_gauges(pulse, time, metrics):
     metrics.changes, metrics.connections = 5, 2
     time.seconds += 1
     pulse.look()
@@ -56,7 +56,7 @@ def test_a_sample_holds_counts_of_its_interval_and_current_gauges(pulse, time, m
     assert (slot.at, slot.changes, sum(slot.delivery)) == (NOW + STEP, 1, 0)
 
 
-def test_samples_are_aligned_to_fixed_times(metrics):
+def test_statistics_samples_are_aligned_to_fixed_times(metrics):
     time = Time()
     late = StatsHistory(
         metrics,
@@ -70,7 +70,7 @@ def test_samples_are_aligned_to_fixed_times(metrics):
     assert (slot.at, slot.seconds) == (NOW, 1.0)
 
 
-def test_a_process_that_was_frozen_has_one_long_sample(pulse, time, metrics):
+def test_a_process_that_was_frozen_has_one_long_statistics_sample(pulse, time, metrics):
     metrics.changes = 60
     time.seconds += 30
     pulse.look()
@@ -78,7 +78,7 @@ def test_a_process_that_was_frozen_has_one_long_sample(pulse, time, metrics):
     assert (slot.at, slot.seconds, slot.changes) == (NOW + 28_000, 30.0, 60)
 
 
-def test_five_minutes_of_samples_are_kept(pulse, time):
+def test_statistics_samples_of_five_minutes_are_kept(pulse, time):
     for _ in range(KEPT + 50):
         time.seconds += STEP / 1000
         pulse.look()
@@ -102,7 +102,7 @@ def test_five_minutes_of_samples_are_kept(pulse, time):
         ([0.004] * 4, 1.0, 0.005),
     ],
 )
-def test_a_quantile_is_interpolated_within_its_bucket(observed, share, expected):
+def test_a_quantile_is_interpolated_within_its_histogram_bucket(observed, share, expected):
     histogram = Histogram()
     for seconds in observed:
         histogram.observe(seconds)
@@ -112,7 +112,7 @@ def test_a_quantile_is_interpolated_within_its_bucket(observed, share, expected)
 # --- Top targets
 
 
-def test_top_targets_are_ranked_over_the_current_and_previous_window(time):
+def test_users_are_ranked_by_deliveries_in_the_current_and_the_previous_time_window(time):
     fan_out = TopTargets(time.clock)
     fan_out.count("ana", 5)
     fan_out.count("bo", 4)
@@ -126,7 +126,7 @@ def test_top_targets_are_ranked_over_the_current_and_previous_window(time):
     assert fan_out.top(5) == [("bo", 3), ("cy", 1)]
 
 
-def test_top_targets_of_old_windows_are_dropped(time):
+def test_older_deliveries_do_not_count_in_the_ranking_of_users_by_deliveries(time):
     fan_out = TopTargets(time.clock)
     fan_out.count("ana", 5)
     time.seconds += 2 * WINDOW
@@ -134,7 +134,7 @@ def test_top_targets_of_old_windows_are_dropped(time):
     assert fan_out.top(5) == []
 
 
-def test_top_targets_are_bounded_and_known_targets_are_counted_on(time):
+def test_the_ranking_of_users_by_deliveries_has_a_bounded_number_of_users(time):
     fan_out = TopTargets(time.clock)
     fan_out.count("ana", 1)
     for number in range(MOST + 10):

@@ -26,7 +26,7 @@ def anew(user, sight, presence, today, *, stale):
     return status_body(user, seen(presence, sight, today), stale=stale)
 
 
-def test_every_request_gets_the_body_of_its_own_view():
+def test_the_status_cache_returns_to_every_viewer_the_status_of_their_own_view():
     kept = StatusCache()
     asked = [
         ((user, sight, presence, today), stale)
@@ -41,7 +41,7 @@ def test_every_request_gets_the_body_of_its_own_view():
 
 
 @pytest.mark.parametrize("sight", [ViewScope.FULL, ViewScope(Kind.SHOWN), ViewScope(Kind.FROZEN, last_seen=7)])
-def test_an_unchanged_view_is_not_encoded_again(sight):
+def test_the_status_cache_does_not_encode_an_unchanged_view_again(sight):
     kept = StatusCache()
     first = kept.body("ana", sight, HERE, DAY, stale=False)
     kept.body("ana", ViewScope.TRUTH, HERE, DAY, stale=False)
@@ -49,7 +49,7 @@ def test_an_unchanged_view_is_not_encoded_again(sight):
     assert kept.body("ana", again, HERE, DAY, stale=False) is first
 
 
-def test_the_status_cache_is_bounded_by_users_and_by_scopes_per_user(monkeypatch):
+def test_the_status_cache_is_bounded_by_users_and_by_views_per_user(monkeypatch):
     monkeypatch.setattr(status_cache, "USERS", 3)
     kept = StatusCache()
     first = kept.body("u0", ViewScope.FULL, HERE, DAY, stale=False)

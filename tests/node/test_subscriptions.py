@@ -18,7 +18,7 @@ from herenow_testing.world.settings import node_settings
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world):
+async def test_f1_a_change_while_the_first_status_of_a_new_subscription_is_read_is_not_missed(world):
     """The snapshot is read before the change and answered after the change came by the log."""
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
@@ -45,7 +45,7 @@ async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world
     assert bob.saw("ana") == ["busy"]
 
 
-async def test_f1_a_change_after_the_snapshot_is_delivered_after_it(world):
+async def test_f1_a_change_after_the_first_status_of_a_subscription_is_delivered_after_it(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob = world.client("ana"), world.client("bob")
@@ -61,7 +61,7 @@ async def test_f1_a_change_after_the_snapshot_is_delivered_after_it(world):
     assert bob.saw("ana") == ["busy", "away"]  # the log brought online and busy again, and both were older
 
 
-async def test_f2_a_subscribe_to_many_users_has_one_answer_with_all_errors(world):
+async def test_f2_a_subscribe_to_500_users_has_one_answer_that_lists_all_denied_users(world):
     node = await world.start("n1")
     friends = [f"u{number}" for number in range(498)]
     await world.ledger.apply([RelationRow("contact", "bob", friend) for friend in friends])
@@ -126,7 +126,7 @@ async def test_j5_many_simultaneous_subscriptions_do_not_block_the_event_loop(wo
     assert storm.most <= BUDGET
 
 
-async def test_reevaluating_all_subscriptions_does_not_block_the_event_loop(world, monkeypatch):
+async def test_checking_the_visibility_of_all_subscriptions_again_does_not_block_the_event_loop(world, monkeypatch):
     storm = Storm()
     await storm.begin(world)
     await storm.watch()
@@ -138,7 +138,7 @@ async def test_reevaluating_all_subscriptions_does_not_block_the_event_loop(worl
     assert storm.most <= BUDGET
 
 
-async def test_f3_subscribing_twice_gives_one_frame_per_change(world):
+async def test_f3_a_viewer_who_subscribes_to_a_user_twice_gets_one_frame_per_change(world):
     node, ana, bob = await meet(world)
     await bob.watch("ana", "ana")
     await bob.watch("ana")
@@ -183,7 +183,7 @@ async def test_f6_users_see_their_own_true_status_and_unknown_users_are_denied_l
     assert await bob.watch("who?", "mallory") == ["who?", "mallory"]
 
 
-async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_and_the_last_is_right(world):
+async def test_f7_ten_changes_within_one_flush_interval_are_at_most_two_frames_and_the_last_is_current(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     bob.forget()
@@ -195,7 +195,7 @@ async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_and_the_las
     assert bob.last("ana").status == "away"
 
 
-async def test_f9_a_contact_added_later_appears_in_a_contact_subscription(world):
+async def test_f9_a_contact_added_later_appears_in_a_subscription_to_all_contacts(world):
     n1, n2 = await world.start_all("n1", "n2")
     ana, bob = world.client("ana"), world.client("bob")
     await ana.connect(n2)
@@ -213,7 +213,7 @@ async def test_f9_a_contact_added_later_appears_in_a_contact_subscription(world)
     assert bob.saw("ana") == ["online", "busy"]
 
 
-async def test_a_removed_relation_looks_like_an_unknown_user_and_a_restored_one_shows_the_current_status(world):
+async def test_a_user_whose_relation_is_removed_looks_unknown_and_is_shown_again_when_it_is_restored(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
     await world.sleep(0.1)
@@ -236,7 +236,7 @@ async def test_an_unsubscribed_viewer_gets_no_more_changes(world):
     assert bob.shown == {}
 
 
-async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(world):
+async def test_e8_an_older_status_change_that_arrives_after_a_newer_one_is_not_shown(world):
     """n2 has read from the log that ana is idle but processes it late; far subscribes meanwhile and reads a newer
     record.
     """
@@ -270,7 +270,7 @@ async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(worl
     assert bob.saw("ana") == ["online", "away", "online"]
 
 
-async def test_e14_a_user_whose_record_was_dropped_is_shown_again_to_all_viewers(world):
+async def test_e14_a_user_who_returns_after_their_record_was_dropped_is_shown_to_all_viewers(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -285,7 +285,7 @@ async def test_e14_a_user_whose_record_was_dropped_is_shown_again_to_all_viewers
     assert bob.saw("ana") == far.saw("ana") == ["online"] + ["offline", "online"] * 3
 
 
-async def test_while_the_store_is_away_a_new_subscriber_gets_a_stale_status_from_the_ledger(world):
+async def test_while_the_store_is_unreachable_a_new_subscriber_gets_a_stale_status_from_the_ledger(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob", "cy")
     seen = world.now - 5_000
@@ -304,7 +304,7 @@ async def test_while_the_store_is_away_a_new_subscriber_gets_a_stale_status_from
     assert (bob.last("cy").status, bob.last("cy").stale) == ("offline", False)
 
 
-async def test_an_unsubscribed_contact_is_not_added_again_by_a_contact_subscription(world):
+async def test_an_unsubscribed_contact_is_not_added_again_by_a_subscription_to_all_contacts(world):
     node, ana, bob = await meet(world)
     await world.befriend("bob", "carla")
     await bob.watch_contacts()
@@ -321,7 +321,7 @@ async def test_an_unsubscribed_contact_is_not_added_again_by_a_contact_subscript
     assert bob.saw("ana") == ["busy"]
 
 
-async def test_unsubscribing_from_contacts_also_cancels_a_contact_that_is_being_read(world):
+async def test_unsubscribing_from_all_contacts_also_cancels_a_contact_whose_status_is_being_read(world):
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
     loads = Stalled(node.node.context.engine, "load")
@@ -337,7 +337,7 @@ async def test_unsubscribing_from_contacts_also_cancels_a_contact_that_is_being_
     assert bob.shown == {}
 
 
-async def test_unsubscribing_from_contacts_includes_former_contacts(world):
+async def test_unsubscribing_from_all_contacts_includes_former_contacts(world):
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
     await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
@@ -364,7 +364,7 @@ async def test_the_subscription_limit_holds_for_concurrent_subscribes(world):
     assert len(denied) == 1
 
 
-async def test_a_failed_contact_subscription_is_not_completed_later(world):
+async def test_a_subscription_to_all_contacts_that_failed_is_not_completed_later(world):
     node, ana, bob = await meet(world)
     node.node.viewing.unsubscribe(bob.connection.outbox, ["ana"])
     world.ledger.away = True
@@ -381,7 +381,7 @@ def follow_each_other(a, b):
     return [RelationRow("follow", a, b), RelationRow("follow", b, a)]
 
 
-async def test_the_subscribed_ids_of_a_viewer_share_memory_with_its_pair_facts(world):
+async def test_the_subscribed_ids_of_a_viewer_share_memory_with_the_cached_relations_of_the_viewer(world):
     """Subscriptions and pair facts use the same tuple of ids."""
     node = await world.start("n1")
     names = [f"u{number}" for number in range(50)]

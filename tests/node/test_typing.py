@@ -26,7 +26,7 @@ def heard(client):
     ]
 
 
-async def test_i1_a_typing_frame_has_a_duration_and_needs_no_stop(world):
+async def test_i1_a_typing_frame_has_a_duration_so_that_no_frame_is_needed_when_typing_stops(world):
     node, ana, bob = await meet(world)
     await type_to(ana, to="bob")
     ana.vanish()
@@ -49,7 +49,7 @@ async def test_i2_typing_of_an_invisible_user_is_not_delivered(world):
     assert heard(bob) == []
 
 
-async def test_i2_members_who_may_not_see_the_typist_receive_nothing(world):
+async def test_i2_room_members_who_may_not_see_the_typist_receive_no_typing(world):
     node, ana, bob = await meet(world)
     await world.ledger.apply([RelationRow("room", "r1", user) for user in ("ana", "bob", "eve")])
     eve = world.client("eve")
@@ -98,7 +98,7 @@ async def test_i5_typing_in_a_room_by_a_non_member_is_refused(world):
     assert refusal.value.code == "not_mutual_followers"
 
 
-async def test_a_removed_room_member_gets_no_typing(world):
+async def test_a_user_removed_from_a_room_gets_no_more_typing_of_the_room(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
     await node.node.viewing.open_room(bob.connection, "r1")
@@ -142,7 +142,7 @@ async def test_i7_typing_is_not_stored(world):
     assert world.ledger.people == calls
 
 
-async def test_lost_messages_between_nodes_lose_only_single_typing_frames(world):
+async def test_a_lost_message_between_nodes_loses_only_one_typing_frame(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -159,7 +159,7 @@ async def test_lost_messages_between_nodes_lose_only_single_typing_frames(world)
     assert len(heard(far)) == 1
 
 
-async def test_a_viewer_who_unsubscribes_during_delivery_gets_no_typing(world):
+async def test_a_viewer_who_unsubscribes_from_the_typist_during_delivery_gets_no_typing(world):
     node, ana, bob = await meet(world)
     look = node.node.records.read
 
@@ -173,7 +173,7 @@ async def test_a_viewer_who_unsubscribes_during_delivery_gets_no_typing(world):
     assert heard(bob) == []
 
 
-async def test_a_viewer_whose_membership_cannot_be_verified_gets_no_typing(world):
+async def test_a_viewer_whose_room_membership_cannot_be_verified_gets_no_typing(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
     await node.node.viewing.open_room(bob.connection, "r1")

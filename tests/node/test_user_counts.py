@@ -38,7 +38,7 @@ async def crowd(world, node, count=40):
     return clients
 
 
-async def test_j6_gauges_equal_a_full_count(world):
+async def test_j6_the_user_counts_in_the_metrics_of_a_node_equal_a_full_count_of_the_store(world):
     n1 = await world.start("n1")
     clients = await crowd(world, n1)
     n2 = await world.start("n2")
@@ -73,7 +73,7 @@ async def test_j6_a_node_that_starts_during_changes_counts_no_user_twice(world):
     assert said(n1) == said(n2) == counted(world)
 
 
-async def test_j6_users_are_recounted_after_a_log_gap(world):
+async def test_j6_users_are_recounted_after_a_node_missed_log_entries(world):
     n1, n2 = await world.start_all("n1", "n2")
     tail = Stalled(n2.node.context.engine, "tail")
     clients = await crowd(world, n1)
@@ -85,7 +85,7 @@ async def test_j6_users_are_recounted_after_a_log_gap(world):
     assert clients
 
 
-async def test_j6_a_log_gap_during_a_recount_causes_another_recount(world):
+async def test_j6_log_entries_missed_during_a_recount_of_users_cause_another_recount(world):
     n1, n2 = await world.start_all("n1", "n2")
     walk = Stalled(n2.node.context.engine, "walk")
     n2.node.cluster.counts.recount(0)
@@ -99,7 +99,7 @@ async def test_j6_a_log_gap_during_a_recount_causes_another_recount(world):
 
 
 @pytest.mark.parametrize("silent", [True, False], ids=["its log is silent, too", "only it cannot be walked"])
-async def test_j6_an_unavailable_shard_does_not_stop_the_count_of_other_shards(world, silent):
+async def test_j6_an_unavailable_shard_does_not_stop_the_count_of_users_in_other_shards(world, silent):
     n1, n2 = await world.start_all("n1", "n2")
     await crowd(world, n1)
     away = [Rule(Fault.UNAVAILABLE, node="n2", calls=("walk",), shard=0)]

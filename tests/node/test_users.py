@@ -36,7 +36,7 @@ def codes(client):
 
 
 @pytest.mark.parametrize("through", ["n1", "n2"])
-async def test_a_disconnected_user_is_signed_out_everywhere_without_grace(world, through):
+async def test_a_user_disconnected_by_a_service_is_signed_out_on_all_nodes_without_a_reconnect_window(world, through):
     n1, n2, ana, bob, _ = await two_nodes(world)
     tablet = world.client("ana", "tablet")
     await tablet.connect(n2)
@@ -49,7 +49,7 @@ async def test_a_disconnected_user_is_signed_out_everywhere_without_grace(world,
     assert world.stored("ana") is None or not world.stored("ana").sessions
 
 
-async def test_one_device_can_be_disconnected_and_the_others_stay(world):
+async def test_a_service_can_disconnect_one_device_of_a_user_and_the_others_stay(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     tablet = world.client("ana", "tablet")
     await tablet.connect(n2)
@@ -61,7 +61,7 @@ async def test_one_device_can_be_disconnected_and_the_others_stay(world):
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_disconnect_takes_effect_by_the_record_if_its_message_is_lost(world):
+async def test_a_disconnect_by_a_service_takes_effect_even_if_the_message_between_nodes_is_lost(world):
     _, n2, ana, bob, _ = await two_nodes(world)
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
         await n2.run(n2.node.admin.disconnect("ana", None))
@@ -71,7 +71,7 @@ async def test_a_disconnect_takes_effect_by_the_record_if_its_message_is_lost(wo
     assert bob.saw("ana") == ["online", "offline"]
 
 
-async def test_a_disconnected_user_may_reconnect(world):
+async def test_a_user_disconnected_by_a_service_may_reconnect(world):
     n1, _, ana, bob, _ = await two_nodes(world)
     await n1.run(n1.node.admin.disconnect("ana", None))
     await world.sleep(0.5)
@@ -91,7 +91,7 @@ async def test_disconnecting_an_unknown_user_creates_no_record(world):
 # --- Revoke
 
 
-async def test_revoking_closes_only_connections_of_older_tokens_on_every_node(world):
+async def test_a_token_revocation_closes_only_connections_with_older_tokens_on_every_node(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     before = world.now
     await world.sleep(1)
@@ -106,7 +106,7 @@ async def test_revoking_closes_only_connections_of_older_tokens_on_every_node(wo
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_revocation_takes_effect_by_the_ledger_within_two_seconds_if_its_message_is_lost(world):
+async def test_a_token_revocation_takes_effect_in_two_seconds_if_the_message_between_nodes_is_lost(world):
     _, n2, ana, _, _ = await two_nodes(world)
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
         await n2.run(n2.node.admin.revoke("ana", world.now))
@@ -116,7 +116,7 @@ async def test_a_revocation_takes_effect_by_the_ledger_within_two_seconds_if_its
     assert ana.closed_with[0][0] - revoked <= 2_000
 
 
-async def test_a_revoked_user_who_returns_with_a_new_token_within_grace_is_never_shown_offline(world):
+async def test_a_user_with_a_revoked_token_who_returns_with_a_new_one_is_never_shown_offline(world):
     n1, _, ana, bob, _ = await two_nodes(world)
     await n1.run(n1.node.admin.revoke("ana", world.now))
     await world.sleep(1)
@@ -126,7 +126,7 @@ async def test_a_revoked_user_who_returns_with_a_new_token_within_grace_is_never
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_node_that_starts_later_knows_earlier_revocations(world):
+async def test_a_node_that_starts_later_knows_which_tokens_were_revoked_before(world):
     n1 = await world.start("n1")
     before = world.now
     await n1.run(n1.node.admin.revoke("ana", before))
@@ -137,7 +137,7 @@ async def test_a_node_that_starts_later_knows_earlier_revocations(world):
     assert not n2.node.admin.revocations.is_void("bob", None)
 
 
-async def test_the_later_of_two_revocations_counts(world):
+async def test_of_two_token_revocations_of_a_user_the_later_time_counts(world):
     n1 = await world.start("n1")
     before = world.now
     assert await n1.run(n1.node.admin.revoke("ana", before)) == before
@@ -145,7 +145,7 @@ async def test_the_later_of_two_revocations_counts(world):
     assert n1.node.admin.revocations.is_void("ana", before - 1)
 
 
-async def test_a_revocation_that_cannot_be_written_has_no_effect(world):
+async def test_a_token_revocation_that_cannot_be_written_to_the_ledger_has_no_effect(world):
     n1, _, ana, _, _ = await two_nodes(world)
     world.ledger.away = True
     with pytest.raises(Unavailable):
@@ -155,7 +155,7 @@ async def test_a_revocation_that_cannot_be_written_has_no_effect(world):
     assert not n1.node.admin.revocations.is_void("ana", 0)
 
 
-async def test_during_a_ledger_outage_known_revocations_hold_and_other_tokens_are_accepted(world):
+async def test_in_a_ledger_outage_tokens_known_to_be_revoked_stay_refused_and_others_are_accepted(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.admin.revoke("zoe", world.now))
     await world.sleep(2)
@@ -170,7 +170,7 @@ async def test_during_a_ledger_outage_known_revocations_hold_and_other_tokens_ar
     assert n2.node.admin.revocations.whole
 
 
-async def test_a_revocation_reaches_a_node_that_cannot_read_the_ledger_by_message(world):
+async def test_a_token_revocation_reaches_a_node_without_access_to_the_ledger_by_message(world):
     n1, n2, ana, _, _ = await two_nodes(world)
 
     async def away(*_, **__):
@@ -189,7 +189,7 @@ async def test_a_revocation_reaches_a_node_that_cannot_read_the_ledger_by_messag
     n1.node.access._ledger, n1.node.admin.revocations._ledger = real
 
 
-async def test_revocations_missed_by_a_frozen_node_are_read_when_it_resumes(world):
+async def test_token_revocations_missed_by_a_frozen_node_take_effect_when_it_resumes(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     n1.freeze()
     before = world.now
@@ -202,7 +202,7 @@ async def test_revocations_missed_by_a_frozen_node_are_read_when_it_resumes(worl
     assert codes(ana) == [4401]
 
 
-async def test_revocation_rows_are_removed_when_all_affected_tokens_have_expired(world):
+async def test_a_revocation_is_removed_from_the_ledger_when_all_affected_tokens_have_expired(world):
     n1 = await world.start("n1", settings=node_settings(world.settings, token_max_ttl=600.0))
     await n1.run(n1.node.admin.revoke("ana", world.now))
     await world.sleep(605)
@@ -269,7 +269,7 @@ async def test_j7_a_deleted_user_is_removed_from_nodes_store_and_ledger(world, t
     nothing_is_left_of(world, "ana")
 
 
-async def test_viewers_see_a_deletion_even_if_every_message_is_lost(world):
+async def test_viewers_see_the_deletion_of_a_user_even_if_every_message_between_nodes_is_lost(world):
     _, n2, ana, bob, cy = await two_nodes(world)
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
         await deleted(world, n2)
@@ -279,7 +279,7 @@ async def test_viewers_see_a_deletion_even_if_every_message_is_lost(world):
     assert cy.saw("ana") == ["online", "offline"]
 
 
-async def test_a_deleted_user_who_returns_starts_anew_with_a_higher_version(world):
+async def test_a_deleted_user_who_returns_has_no_old_data_and_a_higher_record_version(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
@@ -301,7 +301,7 @@ async def test_a_deleted_user_who_returns_starts_anew_with_a_higher_version(worl
     assert world.ledger.people["ana"].choice.custom == Custom("back")
 
 
-async def test_deleting_a_user_twice_succeeds(world):
+async def test_a_user_who_returned_after_a_deletion_can_be_deleted_again(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     await deleted(world, n1)
     await world.sleep(2)
@@ -326,7 +326,7 @@ async def test_an_offline_user_can_be_deleted(world):
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_commit_in_flight_during_a_deletion_does_not_restore_the_user(world):
+async def test_a_store_write_in_flight_during_a_deletion_does_not_restore_the_deleted_user(world):
     """n1 decides by its old record; its batch arrives after the deletion."""
     n1, n2, ana, _, _ = await two_nodes(world)
     slow = Stalled(n1.faulty, "commit")
@@ -346,7 +346,7 @@ async def test_a_commit_in_flight_during_a_deletion_does_not_restore_the_user(wo
 
 
 @pytest.mark.parametrize("fault", [Fault.LATE, Fault.EXECUTED, Fault.NOT_EXECUTED])
-async def test_commits_of_unknown_outcome_around_a_deletion_restore_nothing(world, fault):
+async def test_store_writes_of_unknown_outcome_during_a_deletion_do_not_restore_the_deleted_user(world, fault):
     n1, n2, ana, _, _ = await two_nodes(world)
     with world.faults.during(Rule(fault, calls=("commit",), probability=0.6)):
         ana.rest()
@@ -362,7 +362,7 @@ async def test_commits_of_unknown_outcome_around_a_deletion_restore_nothing(worl
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_late_ledger_flush_does_not_restore_a_deleted_user(world, monkeypatch):
+async def test_a_late_write_to_the_ledger_does_not_restore_a_deleted_user(world, monkeypatch):
     n1, n2, ana, _, _ = await two_nodes(world)
     flush = n1.node.records.ledger_writer.flush
 
@@ -381,7 +381,7 @@ async def test_a_late_ledger_flush_does_not_restore_a_deleted_user(world, monkey
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_deletion_lost_by_a_rollback_is_restored(world):
+async def test_a_user_stays_deleted_when_the_store_is_rolled_back_to_before_the_deletion(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     world.faults.remember()
@@ -394,7 +394,7 @@ async def test_a_deletion_lost_by_a_rollback_is_restored(world):
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_deletion_during_a_store_outage_completes_afterwards(world):
+async def test_the_deletion_of_a_user_during_a_store_outage_is_completed_afterwards(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
@@ -406,7 +406,7 @@ async def test_a_deletion_during_a_store_outage_completes_afterwards(world):
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_deletion_interrupted_by_a_node_death_is_completed_by_another_node(world):
+async def test_the_deletion_of_a_user_interrupted_by_the_death_of_a_node_is_completed_by_another(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
@@ -420,7 +420,7 @@ async def test_a_deletion_interrupted_by_a_node_death_is_completed_by_another_no
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_deletion_that_cannot_be_written_has_no_effect(world):
+async def test_the_deletion_of_a_user_that_cannot_be_written_to_the_ledger_has_no_effect(world):
     n1, _, ana, bob, _ = await two_nodes(world)
     world.ledger.away = True
     with pytest.raises(Unavailable):
@@ -431,7 +431,7 @@ async def test_a_deletion_that_cannot_be_written_has_no_effect(world):
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_heartbeat_with_an_old_token_does_not_restore_a_deleted_user(world):
+async def test_a_node_unaware_of_a_deletion_refuses_a_rest_heartbeat_with_an_old_token_of_the_user(world):
     """n1 does not know the deletion yet when it accepts the heartbeat."""
     n1, n2, ana, _, _ = await two_nodes(world)
     issued = world.now - 1
@@ -443,7 +443,7 @@ async def test_a_heartbeat_with_an_old_token_does_not_restore_a_deleted_user(wor
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_heartbeat_authorised_before_the_deletion_does_not_restore_the_user(world):
+async def test_a_rest_heartbeat_with_a_token_from_before_the_deletion_of_the_user_is_refused(world):
     n1, _, _, _, _ = await two_nodes(world)
     issued = world.now - 1
     await deleted(world, n1)
@@ -453,7 +453,7 @@ async def test_a_heartbeat_authorised_before_the_deletion_does_not_restore_the_u
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_kill_of_an_embedded_node_directly_after_a_deletion_leaves_no_last_seen(world):
+async def test_a_node_killed_directly_after_the_deletion_of_a_user_leaves_no_last_seen_of_them(world):
     world.settings = node_settings(world.settings, embedded=True)
     node, ana, bob = await meet(world)
     await world.sleep(3)
@@ -464,7 +464,7 @@ async def test_a_kill_of_an_embedded_node_directly_after_a_deletion_leaves_no_la
     assert "ana" not in world.ledger.people
 
 
-def test_choices_of_a_deleted_user_are_not_treated_as_lost():
+def test_a_mode_removed_by_the_deletion_of_a_user_is_not_treated_as_lost_by_the_store():
     person = Person("ana", 0)
     person.record.adopt(b"1", Presence(version=5, mode=Mode.BUSY, chosen=5))
     person.record.adopt(b"2", Presence(version=9, erased_at=8))
@@ -474,7 +474,7 @@ def test_choices_of_a_deleted_user_are_not_treated_as_lost():
     assert person.record.store_lacks is not None  # this change was really lost by the store
 
 
-async def test_a_mode_lost_before_the_deletion_is_not_restored(world):
+async def test_a_mode_that_the_store_lost_before_the_user_was_deleted_is_not_restored(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     person = n1.node.context.people.find("ana")
@@ -484,7 +484,7 @@ async def test_a_mode_lost_before_the_deletion_is_not_restored(world):
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_deletion_writes_one_change_per_friend(world):
+async def test_the_deletion_of_a_user_writes_one_relation_change_per_friend_to_the_ledger(world):
     n1 = await world.start("n1")
     await world.befriend("ana", "bob")
     head = await world.ledger.changes_head()

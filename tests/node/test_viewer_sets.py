@@ -28,20 +28,20 @@ def channel(user, viewers):
     return made
 
 
-def test_channels_with_the_same_viewers_share_one_set(viewers):
+def test_two_users_watched_by_the_same_viewers_share_one_set_of_viewers_in_memory(viewers):
     known = SharedViewerSets()
     first, second = channel("ana", viewers), channel("bob", reversed(viewers))
     assert known.of(first) is known.of(second)
     assert known.of(first) == frozenset(viewers)
 
 
-def test_channels_with_different_viewers_have_different_sets(viewers):
+def test_two_users_watched_by_different_viewers_have_different_sets_of_viewers(viewers):
     known = SharedViewerSets()
     first, second = channel("ana", viewers), channel("bob", viewers[1:])
     assert known.of(first) != known.of(second)
 
 
-def test_a_changed_channel_gets_a_new_viewer_set(viewers):
+def test_a_user_who_loses_a_viewer_gets_a_new_set_of_viewers(viewers):
     known = SharedViewerSets()
     ana = channel("ana", viewers)
     known.of(ana)
@@ -51,11 +51,11 @@ def test_a_changed_channel_gets_a_new_viewer_set(viewers):
     assert len(known) == 1
 
 
-def test_a_channel_with_few_viewers_has_no_shared_set(viewers):
+def test_a_user_with_few_viewers_has_no_shared_set_of_viewers(viewers):
     assert SharedViewerSets().of(channel("ana", viewers[: MANY - 1])) is None
 
 
-def test_the_number_of_shared_viewer_sets_is_bounded(viewers):
+def test_the_number_of_shared_sets_of_viewers_is_bounded(viewers):
     known = SharedViewerSets()
     channels = [channel(f"user{number}", viewers[number:]) for number in range(MOST + 1)]
     assert [known.of(each) is None for each in channels] == [False] * MOST + [True]
@@ -64,7 +64,7 @@ def test_the_number_of_shared_viewer_sets_is_bounded(viewers):
     assert known.of(channels[-1]) == frozenset(viewers[MOST:])
 
 
-def test_a_shared_viewer_set_is_kept_until_every_channel_has_changed(viewers):
+def test_a_shared_set_of_viewers_is_freed_when_no_user_has_exactly_these_viewers_any_more(viewers):
     known = SharedViewerSets()
     ana, bob = channel("ana", viewers), channel("bob", viewers)
     known.of(ana)

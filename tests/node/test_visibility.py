@@ -61,7 +61,7 @@ async def busy_life(world, node, client, seconds=100):
 
 
 @pytest.mark.parametrize("blocker", ["ana", "bob"])
-async def test_g1_a_block_shows_one_offline_and_then_nothing_on_both_sides(world, blocker):
+async def test_g1_a_block_shows_both_users_the_other_offline_once_and_nothing_afterwards(world, blocker):
     node, ana, bob = await meet(world)
     blocked = "bob" if blocker == "ana" else "ana"
     await ana.watch("bob")
@@ -84,7 +84,7 @@ async def test_g1_a_block_shows_one_offline_and_then_nothing_on_both_sides(world
     assert bob.saw("ana") == ana.saw("bob") == ["online"]
 
 
-async def test_a_blocked_viewer_gets_the_same_answers_everywhere_as_after_a_sign_out(world):
+async def test_a_blocked_viewer_gets_in_every_output_the_same_answers_as_after_a_sign_out(world):
     node, ana, bob = await meet(world)
     other = World(shards=4)
     try:
@@ -104,7 +104,7 @@ async def test_a_blocked_viewer_gets_the_same_answers_everywhere_as_after_a_sign
         await other.close()
 
 
-async def test_blocking_an_offline_user_keeps_their_true_last_seen(world):
+async def test_a_block_by_an_offline_user_does_not_change_the_last_seen_that_the_blocked_viewer_sees(world):
     node, ana, bob = await meet(world)
     await ana.bye()
     left = world.now
@@ -118,7 +118,7 @@ async def test_blocking_an_offline_user_keeps_their_true_last_seen(world):
     assert await see(node, "bob", "ana") == before == offline("ana", pytest.approx(left, abs=5))
 
 
-async def test_a_blocked_stranger_is_shown_as_any_stranger(world):
+async def test_a_blocked_stranger_gets_the_same_answers_as_any_other_stranger(world):
     node, ana, bob = await meet(world)
     eve, may = world.client("eve"), world.client("may")
     for client in (eve, may):
@@ -144,7 +144,7 @@ async def test_a_block_between_strangers_stays_in_force_when_they_become_friends
     assert eve.saw("ana") == ["offline"]
 
 
-async def test_g2_a_removed_relation_takes_precedence_over_a_block(world):
+async def test_g2_a_blocked_viewer_whose_relation_is_removed_sees_no_last_seen_any_more(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
     await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
@@ -153,7 +153,7 @@ async def test_g2_a_removed_relation_takes_precedence_over_a_block(world):
     assert await see(node, "bob", "ana") == offline("ana", None)
 
 
-async def test_mutual_blocks_hide_until_both_are_lifted(world):
+async def test_two_users_who_block_each_other_stay_hidden_until_both_blocks_are_lifted(world):
     """The later block began during the other: it keeps the last seen that the other froze."""
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
@@ -185,7 +185,7 @@ async def test_blocking_twice_and_unblocking_an_unblocked_user_change_nothing(wo
     assert bob.shown == {}
 
 
-async def test_a_blocked_contact_stays_in_the_list_of_contacts_as_offline(world):
+async def test_a_contact_who_blocks_the_viewer_stays_in_the_contact_list_of_the_viewer_as_offline(world):
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
     await node.node.viewing.block("ana", "bob")
@@ -200,7 +200,7 @@ async def test_a_blocked_contact_stays_in_the_list_of_contacts_as_offline(world)
 # --- Visibility
 
 
-async def test_g3_visibility_everyone_shows_to_strangers_and_contacts_hides_only_from_them(world):
+async def test_g3_changing_visibility_from_everyone_to_contacts_hides_the_user_only_from_strangers(world):
     node, ana, bob = await meet(world)
     eve = world.client("eve")
     await eve.connect(node)
@@ -258,7 +258,7 @@ async def test_visibility_nobody_looks_like_a_sign_out_and_its_end_shows_the_cur
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_block_placed_during_visibility_nobody_keeps_its_earlier_time(world):
+async def test_a_viewer_blocked_while_a_user_is_visible_to_nobody_keeps_seeing_the_earlier_last_seen(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NOBODY)
     hidden = await see(node, "bob", "ana")
@@ -272,7 +272,7 @@ async def test_a_block_placed_during_visibility_nobody_keeps_its_earlier_time(wo
     assert bob.shown == {}
 
 
-async def test_a_block_lifted_during_visibility_nobody_keeps_the_time_of_the_block(world):
+async def test_a_viewer_unblocked_while_a_user_is_visible_to_nobody_keeps_seeing_the_earlier_last_seen(world):
     node, ana, bob = await meet(world)
     await world.befriend("ana", "cy")
     await node.node.viewing.block("ana", "bob")
@@ -293,7 +293,7 @@ async def test_a_block_lifted_during_visibility_nobody_keeps_the_time_of_the_blo
     assert await see(node, "bob", "ana") == await see(node, "cy", "ana") != hidden
 
 
-async def test_an_invisible_and_blocked_user_is_hidden_since_the_earlier_time(world):
+async def test_a_viewer_blocked_by_an_invisible_user_keeps_seeing_the_earlier_last_seen(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hidden = await see(node, "bob", "ana")
@@ -307,7 +307,7 @@ async def test_an_invisible_and_blocked_user_is_hidden_since_the_earlier_time(wo
     assert bob.shown == {}
 
 
-async def test_shared_rooms_relate_users_only_if_configured(world):
+async def test_members_of_the_same_room_see_each_other_only_if_configured(world):
     node, ana, bob = await meet(world)
     open_house = World(shards=4, settings=node_settings(world.settings, shares_room="on"))
     eve = open_house.client("eve")
@@ -337,7 +337,7 @@ async def test_shared_rooms_relate_users_only_if_configured(world):
 # --- Last seen
 
 
-async def test_g9_a_viewer_who_hides_their_last_seen_sees_only_buckets_of_others(world):
+async def test_g9_a_viewer_who_hides_their_last_seen_sees_only_an_approximate_last_seen_of_others(world):
     node, ana, bob = await meet(world)
     await ana.bye()
     await world.sleep(5)
@@ -363,7 +363,7 @@ async def test_a_user_who_hides_last_seen_is_shown_without_times(world):
     assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").bucket) == ("offline", None, "recently")
 
 
-async def test_a_blocked_viewer_of_a_user_who_hides_last_seen_gets_the_bucket_at_the_block(world):
+async def test_a_blocked_viewer_of_a_user_who_hides_last_seen_sees_only_an_approximate_last_seen(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NO_TIMES)
     await node.node.viewing.block("ana", "bob")
@@ -372,7 +372,7 @@ async def test_a_blocked_viewer_of_a_user_who_hides_last_seen_gets_the_bucket_at
     assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
 
 
-async def test_buckets_of_hidden_users_age_like_those_of_offline_users():
+async def test_the_approximate_last_seen_of_a_hidden_user_ages_like_that_of_an_offline_user():
     """At midnight, both at once; activity of the hidden user has no effect."""
     world = World(start=20_000 * DAY - 60_000)
     try:
@@ -454,7 +454,7 @@ CHANGES = ("block", "nobody", "unfollow", "to contacts")
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_g10_if_the_message_is_lost_another_node_hides_the_user_within_two_seconds(world, change):
+async def test_g10_a_block_whose_message_between_nodes_is_lost_takes_effect_within_two_seconds(world, change):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     viewer = "eve" if change == "to contacts" else "bob"
@@ -483,7 +483,7 @@ async def lost(_message):
     """A message that is lost."""
 
 
-async def test_with_the_message_another_node_applies_a_block_at_once(world):
+async def test_a_block_placed_through_one_node_takes_effect_on_another_node_at_once(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -526,7 +526,7 @@ async def test_g11_a_change_waiting_for_a_slow_reader_is_not_sent_after_a_block(
     assert "secret" not in repr(bob.frames)
 
 
-async def test_a_block_sends_nothing_to_unaffected_viewers(world):
+async def test_a_block_or_changed_preference_sends_nothing_to_unaffected_viewers(world):
     node, ana, bob = await meet(world)
     await world.befriend("ana", "cy")
     cy = world.client("cy")
@@ -554,7 +554,7 @@ async def test_f6_users_see_their_own_true_status_however_they_hide(world):
     assert ana.last("ana").since is not None
 
 
-async def test_f9_a_contact_subscription_includes_a_new_contact_who_blocks_the_viewer(world):
+async def test_f9_a_subscription_to_all_contacts_includes_a_new_contact_who_blocks_the_viewer(world):
     """The new contact appears offline, as a blocking user looks."""
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
@@ -573,7 +573,7 @@ async def test_f9_a_contact_subscription_includes_a_new_contact_who_blocks_the_v
 
 
 @pytest.mark.parametrize("hiding", ["ana blocks", "bob blocks", "nobody", "no times"])
-async def test_i2_typing_of_a_hidden_user_is_dropped_with_the_normal_answer(world, hiding):
+async def test_i2_typing_of_a_hidden_user_is_not_delivered_and_the_typist_gets_no_error(world, hiding):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
     await node.node.viewing.open_room(bob.connection, "r1")
@@ -589,7 +589,7 @@ async def test_i2_typing_of_a_hidden_user_is_dropped_with_the_normal_answer(worl
     assert heard(bob) == ([] if hiding != "no times" else [("ana", "bob", 6), ("ana", "r1", 6)])
 
 
-async def test_typing_to_a_blocked_stranger_is_refused_as_to_any_stranger(world):
+async def test_typing_to_a_stranger_who_blocks_the_typist_is_refused_as_to_any_stranger(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.block("eve", "ana")
     sentences = []
@@ -622,7 +622,7 @@ async def test_during_a_ledger_outage_blocks_stay_in_force_and_cannot_be_changed
     assert await see(node, "cy", "ana") == offline("ana", None)
 
 
-async def test_a_preference_that_cannot_be_reread_hides_the_user_until_it_can(world):
+async def test_a_user_whose_changed_preferences_cannot_be_read_looks_offline_until_they_can(world):
     """The node knows that a preference changed, but not how: it hides the user until the next read succeeds."""
     node, ana, bob = await meet(world)
     preferences = world.ledger.preferences

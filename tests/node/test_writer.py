@@ -79,14 +79,14 @@ def renew(desk):
     desk.standing.renewed = asyncio.get_running_loop().time()
 
 
-async def test_a_write_succeeds_or_returns_the_current_record(desk):
+async def test_a_write_to_the_store_succeeds_or_returns_the_conflicting_current_record(desk):
     renew(desk)
     assert await desk.write(None, record(1)) == Written()
     assert await desk.write(None, record(2)) == Conflict(record(1))
     assert await desk.write(record(1), record(2)) == Written()
 
 
-async def test_writes_of_one_loop_iteration_are_one_batch(desk):
+async def test_writes_made_in_one_event_loop_iteration_are_sent_to_the_store_in_one_batch(desk):
     renew(desk)
     users = [user for user in (f"u{number}" for number in range(200)) if shard_of(user, 2) == 0]
     await asyncio.gather(*(desk.write(None, record(1), user) for user in users))
@@ -94,7 +94,7 @@ async def test_writes_of_one_loop_iteration_are_one_batch(desk):
     assert desk.metrics.commits == 1
 
 
-async def test_a_write_to_an_embedded_store_needs_no_task():
+async def test_a_write_to_the_embedded_store_starts_no_asyncio_task():
     desk = Desk(embedded=True)
     renew(desk)
     before = asyncio.all_tasks()
@@ -108,7 +108,7 @@ async def test_a_write_to_an_embedded_store_needs_no_task():
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
-async def test_an_unknown_outcome_is_resolved_before_the_next_batch(desk, fault):
+async def test_the_unknown_outcome_of_a_store_write_is_resolved_before_the_next_batch_is_sent(desk, fault):
     renew(desk)
     await desk.write(None, record(1))
     with desk.faults.during(Rule(fault, calls=("commit",), times=1, reach=50)):
@@ -122,7 +122,7 @@ async def test_an_unknown_outcome_is_resolved_before_the_next_batch(desk, fault)
     assert desk.losses == []
 
 
-async def test_a_late_batch_is_fenced_off_even_without_another_write(desk):
+async def test_a_batch_that_reaches_the_store_after_its_timeout_changes_nothing(desk):
     renew(desk)
     await desk.write(None, record(1))
     with desk.faults.during(Rule(Fault.LATE, calls=("commit",), times=1, reach=50)):
@@ -132,7 +132,7 @@ async def test_a_late_batch_is_fenced_off_even_without_another_write(desk):
     assert desk.stored() == record(1)
 
 
-async def test_an_unknown_outcome_is_resolved_repeatedly_until_the_store_answers(desk):
+async def test_a_node_asks_for_the_outcome_of_an_unanswered_write_until_the_store_answers(desk):
     renew(desk)
     await desk.write(None, record(1))
     cut = desk.faults.on(Rule(Fault.SILENCE))
@@ -149,7 +149,7 @@ async def test_an_unknown_outcome_is_resolved_repeatedly_until_the_store_answers
 
 
 @pytest.mark.parametrize("lose", ["empty", "roll_back"])
-async def test_a_shard_that_lost_our_writes_is_detected_by_the_next_write(desk, lose):
+async def test_a_store_shard_that_lost_writes_of_the_node_is_detected_by_the_next_write(desk, lose):
     renew(desk)
     await desk.write(None, record(1))
     desk.faults.remember(0)
@@ -163,7 +163,7 @@ async def test_a_shard_that_lost_our_writes_is_detected_by_the_next_write(desk, 
     assert await desk.write(current, record(4)) == Written()
 
 
-async def test_a_lost_write_is_detected_without_another_write(desk):
+async def test_a_write_that_the_store_lost_is_detected_even_without_another_write(desk):
     renew(desk)
     await desk.write(None, record(1))
     desk.faults.remember(0)
@@ -173,7 +173,7 @@ async def test_a_lost_write_is_detected_without_another_write(desk):
     assert desk.losses == [(0, 1)]
 
 
-async def test_shards_without_recent_writes_are_not_verified(desk):
+async def test_store_shards_without_recent_writes_are_not_checked_for_lost_writes(desk):
     renew(desk)
     await desk.write(None, record(1))
     row = desk.row
@@ -183,7 +183,7 @@ async def test_shards_without_recent_writes_are_not_verified(desk):
     assert desk.row == row
 
 
-async def test_without_a_lease_nothing_is_written_and_no_loss_is_reported(desk):
+async def test_a_node_without_a_lease_writes_nothing_and_reports_no_data_loss(desk):
     renew(desk)
     await desk.write(None, record(1))
     await desk.engine.retire(0, desk.standing.epoch)
@@ -194,7 +194,7 @@ async def test_without_a_lease_nothing_is_written_and_no_loss_is_reported(desk):
     assert desk.stored() == record(1)
 
 
-async def test_a_decision_of_an_ended_epoch_is_not_written_under_the_next(desk):
+async def test_a_write_decided_under_an_old_run_id_of_a_node_is_not_sent_under_its_new_run_id(desk):
     renew(desk)
     old = desk.standing.epoch
     desk.standing.begin_epoch()
@@ -205,7 +205,7 @@ async def test_a_decision_of_an_ended_epoch_is_not_written_under_the_next(desk):
     assert await desk.write(None, record(1)) == Written()
 
 
-async def test_a_batch_of_a_retired_epoch_is_refused_by_the_store(desk):
+async def test_the_store_refuses_a_late_batch_under_a_retired_run_id_of_a_node(desk):
     renew(desk)
     await desk.write(None, record(1))
     old, row = desk.standing.epoch, desk.row
@@ -214,14 +214,14 @@ async def test_a_batch_of_a_retired_epoch_is_refused_by_the_store(desk):
     assert await desk.engine.commit(late) == Fenced(None)
 
 
-async def test_a_commit_into_an_unsettled_shard_reports_a_loss(desk):
+async def test_a_write_to_an_emptied_store_shard_reports_data_loss(desk):
     renew(desk)
     desk.store.empty(0)
     await desk.write(None, record(1))
     assert desk.losses == [(0, 1)]
 
 
-async def test_writes_decided_together_are_one_batch_and_answered_in_order(desk):
+async def test_writes_submitted_together_are_one_batch_and_are_answered_in_order(desk):
     others = list(islice(users_of(desk.engine, 0, "other-"), 3))
     await desk.write(None, record(1), others[1])
     batches, commit = [], desk.engine.commit
@@ -239,7 +239,7 @@ async def test_writes_decided_together_are_one_batch_and_answered_in_order(desk)
     assert batches == [[*others, desk.user]]
 
 
-async def test_a_group_of_writes_that_does_not_fit_waits_for_the_next_batch(desk):
+async def test_a_group_of_writes_that_does_not_fit_into_a_batch_waits_for_the_next_batch(desk):
     sizes, commit = [], desk.engine.commit
 
     async def noted(batch):

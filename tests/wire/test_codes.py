@@ -27,7 +27,7 @@ def codes_said(path):
                         yield node.lineno, leaf.value
 
 
-def test_every_error_code_used_in_the_source_is_in_the_table():
+def test_every_error_code_used_in_the_source_is_in_the_public_table_of_codes():
     said = [(path, line, code) for path in sorted(SOURCE.rglob("*.py")) for line, code in codes_said(path)]
     assert len(said) > 20, "the scan has gone blind"
     unknown = [f"{path.relative_to(SOURCE)}:{line} {code}" for path, line, code in said if code not in CODES]
@@ -35,7 +35,7 @@ def test_every_error_code_used_in_the_source_is_in_the_table():
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=lambda code: code.name)
-def test_every_code_has_a_lower_case_name_a_sentence_and_an_http_error_status(code):
+def test_every_error_code_has_a_lower_case_name_a_sentence_and_an_http_error_status(code):
     assert code.name.replace("_", "").isalpha()
     assert code.name.islower()
     assert code.meaning[0].isupper()
@@ -44,7 +44,7 @@ def test_every_code_has_a_lower_case_name_a_sentence_and_an_http_error_status(co
     assert code.where
 
 
-def test_the_table_of_codes_has_no_duplicates():
+def test_the_public_table_of_error_codes_has_no_duplicates():
     rows = ast.parse((SOURCE / "wire" / "codes.py").read_text())
     names = [
         node.args[0].value
@@ -55,20 +55,20 @@ def test_the_table_of_codes_has_no_duplicates():
     assert len(names) == len(set(names)) == len(CODES)
 
 
-def test_the_denial_codes_are_the_documented_ones():
+def test_the_error_codes_that_deny_a_subscription_are_the_documented_ones():
     assert {"not_mutual_followers", "too_many_subscriptions", "invalid_user_id"} == DENIALS
 
 
-def test_the_malformed_codes_are_websocket_codes():
+def test_the_error_codes_of_malformed_frames_are_websocket_codes():
     assert {"bad_json", "unknown_type", "bad_shape", "binary_frame"} == MALFORMED
     assert all(Where.WEBSOCKET in CODES[name].where for name in MALFORMED)
 
 
-def test_only_server_errors_and_rate_limits_are_retryable():
+def test_only_error_codes_of_server_errors_and_rate_limits_are_retryable():
     assert {code.http for code in CODES.values() if code.retry} == {429, 500, 503}
 
 
-def test_the_close_codes_are_the_documented_ones():
+def test_the_websocket_close_codes_are_the_documented_ones():
     assert set(CLOSES) == {1000, 1001, 1002, 1007, 1009, 1012, 1013, 4400, 4401, 4408, 4409, 4429}
     assert set(CLOSES) == set(Close)
     assert {int(row.code) for row in CLOSES.values() if not row.retry} == {1000, 4400, 4401, 4409}

@@ -172,13 +172,13 @@ def test_a_valid_frame_is_decoded_to_its_command(frame, command):
     assert type(understood(frame)) is type(command)
 
 
-def test_the_test_table_has_every_frame_type():
+def test_the_frames_accepted_in_these_tests_include_every_frame_type():
     assert {frame["type"] for frame, _ in ACCEPTED} == TYPES
 
 
 @pytest.mark.parametrize(("frame", "command"), ACCEPTED)
 @pytest.mark.parametrize("frame_id", [7, 0, -1, "", "abc", "é" * 64, 10**63, None])
-def test_the_id_of_a_frame_is_kept(frame, command, frame_id):
+def test_a_decoded_command_keeps_the_id_of_its_frame(frame, command, frame_id):
     assert understood(frame | {"id": frame_id}).id == frame_id
 
 
@@ -192,7 +192,7 @@ def test_a_frame_id_that_is_too_long_or_of_another_type_is_refused(frame_id):
 
 
 @pytest.mark.parametrize(("frame", "code"), REFUSED)
-def test_an_invalid_frame_is_refused_with_its_code(frame, code):
+def test_an_invalid_frame_is_refused_with_the_error_code_of_its_mistake(frame, code):
     with pytest.raises(ProtocolError) as refusal:
         understood(frame)
     assert refusal.value.code == code
@@ -206,7 +206,7 @@ def test_the_id_of_a_refused_frame_can_be_read(frame, code):
 
 
 @pytest.mark.parametrize("payload", UNREADABLE, ids=lambda payload: repr(payload[:48]))
-def test_invalid_or_ambiguous_json_is_refused(payload):
+def test_a_frame_of_invalid_or_ambiguous_json_is_refused(payload):
     with pytest.raises(ProtocolError) as refusal:
         decode_frame(payload)
     assert refusal.value.code == "bad_json"
@@ -214,11 +214,11 @@ def test_invalid_or_ambiguous_json_is_refused(payload):
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"5", b"{", b"\xff", b"[" * 60_000, b'{"id":NaN}'])
-def test_a_payload_without_an_id_gives_none(payload):
+def test_reading_the_id_of_a_payload_without_an_id_returns_none(payload):
     assert readable_id(payload) is None
 
 
-def test_the_table_of_common_payloads_equals_their_decoding():
+def test_the_prepared_commands_for_common_frames_equal_the_decoded_frames():
     assert b'{"type":"presence.heartbeat"}' in COMMON
     assert b'{"type": "presence.heartbeat"}' in COMMON
     for payload, command in COMMON.items():

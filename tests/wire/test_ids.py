@@ -29,7 +29,7 @@ from herenow.wire.ids import MAX_BYTES, are_plain, parse_id
         (10**127, "1" + "0" * 127),
     ],
 )
-def test_a_string_stays_as_it_is_and_an_integer_becomes_its_decimal_string(value, text):
+def test_a_string_id_stays_as_it_is_and_an_integer_id_becomes_its_decimal_string(value, text):
     assert parse_id(value) == text
 
 
@@ -73,7 +73,7 @@ def test_an_id_with_forbidden_characters_or_length_is_refused(value):
 
 
 @pytest.mark.parametrize("value", [True, False, None, 1.0, 1.5, [], ["ana"], {}, b"ana"])
-def test_only_strings_and_integers_are_ids(value):
+def test_only_strings_and_integers_are_accepted_as_ids(value):
     with pytest.raises(ProtocolError, match="invalid_id"):
         parse_id(value)
 
@@ -101,14 +101,14 @@ def test_an_accepted_id_is_valid_and_unchanged(text):
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1))
-def test_every_valid_text_within_the_length_is_an_id(text):
+def test_every_valid_text_within_the_length_limit_is_accepted_as_an_id(text):
     text = unicodedata.normalize("NFC", text.replace(",", ""))[:30]
     if text and unicodedata.is_normalized("NFC", text):
         assert parse_id(text) == text
 
 
 @pytest.mark.parametrize("ids", [["a"], ["a", "b"], ["a"] * 1000, ["!", "~", "-", "+"], ["x" * 128, "7"]])
-def test_are_plain_accepts_lists_of_plain_ids(ids):
+def test_the_fast_check_of_a_list_of_ids_accepts_printable_ascii_ids(ids):
     assert are_plain(ids)
     assert [parse_id(each) for each in ids] == ids
 
@@ -131,5 +131,5 @@ def test_are_plain_accepts_lists_of_plain_ids(ids):
         ["a\n"],
     ],
 )
-def test_are_plain_rejects_lists_with_other_ids(ids):
+def test_the_fast_check_of_a_list_of_ids_rejects_any_other_or_invalid_id(ids):
     assert not are_plain(ids)

@@ -33,7 +33,7 @@ def refused(parse, *arguments):
 @pytest.mark.parametrize(
     ("word", "mode"), [("auto", Mode.AUTO), ("busy", Mode.BUSY), ("away", Mode.AWAY), ("invisible", Mode.INVISIBLE)]
 )
-def test_a_mode_is_parsed_from_its_word(word, mode):
+def test_a_mode_is_parsed_from_its_name(word, mode):
     assert parse_mode(word) is mode
 
 
@@ -43,12 +43,12 @@ def test_unknown_modes_are_refused(word):
 
 
 @pytest.mark.parametrize("word", [*SOURCES, None])
-def test_sources_of_services_are_parsed_and_service_is_the_default(word):
+def test_the_source_of_a_status_set_by_a_service_is_parsed_and_defaults_to_service(word):
     assert parse_source(word).word == (word or "service")
 
 
 @pytest.mark.parametrize("word", ["user", "Call", "", "meeting", 2, True, ["call"], {}])
-def test_unknown_sources_and_that_of_the_user_are_refused(word):
+def test_a_service_may_not_name_the_user_or_an_unknown_source_as_the_source_of_a_status(word):
     assert refused(parse_source, word) == "invalid_source"
 
 
@@ -63,7 +63,7 @@ def test_unknown_sources_and_that_of_the_user_are_refused(word):
         ("mobile", Platform.MOBILE),
     ],
 )
-def test_a_platform_is_parsed_and_an_absent_one_is_other(word, platform):
+def test_a_platform_is_parsed_and_an_absent_platform_is_other(word, platform):
     assert parse_platform(word) is platform
 
 
@@ -73,12 +73,12 @@ def test_unknown_platforms_are_refused(word):
 
 
 @pytest.mark.parametrize(("word", "activity"), [(None, None), ("active", Activity.ACTIVE), ("idle", Activity.IDLE)])
-def test_an_activity_is_parsed_and_an_absent_one_is_none(word, activity):
+def test_the_activity_in_a_heartbeat_is_parsed_and_an_absent_activity_is_none(word, activity):
     assert parse_activity(word) is activity
 
 
 @pytest.mark.parametrize("word", ["", "away", "ACTIVE", 1, True, {}])
-def test_unknown_activities_are_refused(word):
+def test_unknown_activities_in_a_heartbeat_are_refused(word):
     assert refused(parse_activity, word) == "invalid_activity"
 
 
@@ -102,7 +102,7 @@ def test_unknown_activities_are_refused(word):
         ({"text": "a", "emoji": "x" * 32}, Custom("a", "x" * 32)),
     ],
 )
-def test_a_custom_status_is_parsed_from_text_emoji_and_end(value, custom):
+def test_a_custom_status_is_parsed_from_text_emoji_and_end_time(value, custom):
     assert parse_custom(value, NOW) == custom
 
 
@@ -145,7 +145,7 @@ def test_invalid_custom_statuses_are_refused(value, code):
 
 
 @given(st.text(min_size=1, max_size=100))
-def test_a_text_is_accepted_exactly_if_it_has_no_forbidden_character(text):
+def test_a_custom_text_is_accepted_exactly_if_it_has_no_forbidden_character(text):
     forbidden = any(
         unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or "\u202a" <= c <= "\u202e" or "\u2066" <= c <= "\u2069"
         for c in text
@@ -157,6 +157,6 @@ def test_a_text_is_accepted_exactly_if_it_has_no_forbidden_character(text):
         assert forbidden
 
 
-def test_a_custom_status_sent_by_the_server_is_accepted_back():
+def test_a_custom_status_as_the_server_sends_it_is_accepted_as_input():
     sent = {"text": "lunch", "emoji": "", "expires_at": None}
     assert parse_custom(sent, NOW) == Custom("lunch")

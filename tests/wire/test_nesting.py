@@ -27,7 +27,7 @@ def nest(depth: int, pair: tuple[bytes, bytes] = ARRAYS) -> bytes:
 
 
 @pytest.mark.parametrize("pair", [ARRAYS, OBJECTS, BOTH])
-def test_64_levels_are_allowed_and_more_are_not(pair):
+def test_json_nested_64_levels_deep_is_accepted_and_deeper_json_is_not(pair):
     assert MAX_DEPTH == 64
     assert not is_too_deep(nest(64, pair))
     assert is_too_deep(nest(66, pair))
@@ -46,11 +46,11 @@ def test_64_levels_are_allowed_and_more_are_not(pair):
         json.dumps([{"a": "]"} for _ in range(1000)]).encode(),
     ],
 )
-def test_brackets_in_strings_and_siblings_do_not_count_as_depth(payload):
+def test_brackets_in_strings_and_sibling_arrays_do_not_count_as_json_nesting_depth(payload):
     assert not is_too_deep(payload)
 
 
-def test_brackets_in_strings_do_not_hide_real_depth():
+def test_brackets_in_strings_do_not_hide_the_real_json_nesting_depth():
     for hidden in (b'"]"', b'"\\"]"', b'"\\\\","]"', b'"]]]]","","]]"'):
         assert is_too_deep((b"[" + hidden + b",") * 65 + b"1" + b"]" * 65), hidden
 
@@ -68,7 +68,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.integers(55, 66), st.binary(max_size=3))
-def test_the_depth_check_is_exact_for_any_json(value, around, padding):
+def test_the_check_of_the_nesting_depth_is_exact_for_any_json(value, around, padding):
     for _ in range(around):
         value = [padding.hex(), value]
     assert is_too_deep(json.dumps(value).encode()) == (depth_of(value) > MAX_DEPTH)
@@ -79,21 +79,21 @@ def test_the_depth_check_is_exact_for_any_json(value, around, padding):
 FRAME = b'{"type":"presence.heartbeat","id":7,"unknown":%b}'
 
 
-def test_a_too_deep_frame_is_refused_as_bad_json():
+def test_a_frame_nested_too_deeply_is_refused_as_bad_json():
     assert decode_frame(FRAME % nest(63)).id == 7
     with pytest.raises(ProtocolError, match="nested too deeply") as refusal:
         decode_frame(FRAME % nest(64))
     assert refusal.value.code == "bad_json"
 
 
-def test_the_id_of_a_too_deep_frame_is_not_read():
+def test_the_id_of_a_frame_nested_too_deeply_is_not_read():
     assert readable_id(FRAME % nest(63)) == 7
     assert readable_id(FRAME % nest(64)) is None
 
 
 @pytest.mark.parametrize("depth", [65, 999, 1001, 5_000, 100_000])
 @pytest.mark.parametrize("repeated_keys", [True, False])
-def test_a_too_deep_body_is_refused_as_bad_json(depth, repeated_keys):
+def test_a_request_body_nested_too_deeply_is_refused_as_bad_json(depth, repeated_keys):
     body = Decoder(list[msgspec.Raw], "a list", repeated_keys=repeated_keys)
     assert len(body.decode(nest(64))) == 1
     with pytest.raises(ProtocolError, match="nested too deeply") as refusal:
@@ -101,7 +101,7 @@ def test_a_too_deep_body_is_refused_as_bad_json(depth, repeated_keys):
     assert refusal.value.code == "bad_json"
 
 
-def test_a_too_deep_import_line_is_refused_as_not_json():
+def test_an_import_line_nested_too_deeply_is_refused_as_not_json():
     row = b'{"kind":"follow","a":"ana","b":"bob","until":%b}'
     [refused] = parse_ndjson([row % nest(64)])
     assert isinstance(refused, BadRow)
@@ -111,7 +111,7 @@ def test_a_too_deep_import_line_is_refused_as_not_json():
     assert read.code == "invalid_instant"
 
 
-def test_a_too_deep_token_is_refused_as_malformed():
+def test_a_token_with_claims_nested_too_deeply_is_refused_as_malformed():
     def claims(depth: int) -> str:
         value: object = 1
         for _ in range(depth):

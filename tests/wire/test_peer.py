@@ -57,7 +57,7 @@ def test_all_plain_heartbeats_share_one_command_object():
     assert Peer().receive(BEAT, NOW) == HeartbeatCommand()
 
 
-def test_an_active_heartbeat_keeps_activity_and_id():
+def test_a_decoded_heartbeat_keeps_its_activity_and_frame_id():
     beat = {"type": "presence.heartbeat", "activity_type": "active"}
     assert Peer().receive(json.dumps(beat).encode(), NOW) == HeartbeatCommand(Activity.ACTIVE)
     assert Peer().receive(json.dumps(beat | {"id": 3}).encode(), NOW) == HeartbeatCommand(Activity.ACTIVE, 3)
@@ -84,13 +84,13 @@ def test_whitespace_and_key_order_of_a_frame_are_ignored():
         (b'{"type":"presence.bye","id":"q","x":"\xff"}', "bad_json", None),
     ],
 )
-def test_a_rejection_has_a_code_and_echoes_a_readable_id(payload, code, frame_id):
+def test_the_rejection_of_a_frame_has_an_error_code_and_echoes_the_frame_id_if_it_is_readable(payload, code, frame_id):
     frame = answer(Peer().receive(payload, NOW))
     assert frame["code"] == code
     assert frame.get("id") == frame_id
 
 
-def test_a_binary_message_is_answered_and_counted():
+def test_a_binary_websocket_message_is_rejected_and_counts_as_a_malformed_frame():
     peer = Peer()
     assert answer(peer.binary(NOW))["code"] == "binary_frame"
     closes = [peer.binary(NOW).close for _ in range(LIMIT)]
@@ -98,7 +98,7 @@ def test_a_binary_message_is_answered_and_counted():
 
 
 @pytest.mark.parametrize("payload", [b"{", b"[]", b'{"type":"nothing"}', b'{"type":"room.open"}'])
-def test_the_twenty_first_malformed_frame_within_a_minute_closes(payload):
+def test_the_twenty_first_malformed_frame_within_a_minute_closes_the_connection(payload):
     peer = Peer()
     closes = [rejected(peer, payload, NOW + n).close for n in range(LIMIT + 1)]
     assert closes == [None] * LIMIT + [4400]
@@ -110,7 +110,7 @@ def test_twenty_malformed_frames_a_minute_are_always_tolerated():
     assert all(rejected(peer, b"{", NOW + n * step).close is None for n in range(10 * LIMIT))
 
 
-def test_the_window_for_malformed_frames_slides():
+def test_malformed_frames_are_counted_over_a_sliding_minute():
     peer = Peer()
     assert all(rejected(peer, b"{", NOW + WINDOW - 1).close is None for _ in range(LIMIT))
     assert rejected(peer, b"{", NOW + 2 * WINDOW - 2).close == 4400
@@ -132,7 +132,7 @@ def test_a_well_formed_but_refused_frame_does_not_count_as_malformed():
         assert rejection.close is None
 
 
-def test_an_invalid_target_is_not_a_malformed_frame():
+def test_a_subscribe_to_an_invalid_user_id_does_not_count_as_a_malformed_frame():
     peer = Peer()
     for _ in range(2 * LIMIT):
         command = peer.receive(b'{"type":"presence.subscribe","target_user_id":null}', NOW)
@@ -147,14 +147,14 @@ def test_valid_frames_do_not_reset_the_count_of_malformed_ones():
     assert rejected(peer, b"{").close == 4400
 
 
-def test_malformed_frames_are_counted_per_peer():
+def test_malformed_frames_are_counted_per_connection():
     one, other = Peer(), Peer()
     for _ in range(LIMIT + 1):
         one.receive(b"{", NOW)
     assert rejected(other, b"{").close is None
 
 
-def test_an_end_is_compared_with_the_time_of_receipt():
+def test_the_end_time_in_a_frame_is_compared_with_the_time_of_receipt():
     payload = b'{"type":"presence.set","mode":"busy","until":%d}' % (NOW + 5)
     assert isinstance(Peer().receive(payload, NOW), SetPresence)
     assert answer(Peer().receive(payload, NOW + 5))["code"] == "instant_in_past"

@@ -41,14 +41,14 @@ def survives(payload, peer=None):
         assert isinstance(result, Command)
 
 
-def test_a_megabyte_of_anything_is_answered():
+def test_a_megabyte_of_garbage_as_a_frame_is_answered_with_a_proper_rejection():
     for payload in (b"[" * 1_000_000, b"9" * 1_000_000, b'"' * 1_000_000, b"\x00" * 1_000_000):
         survives(payload)
     survives(b'{"type":"presence.subscribe","target_user_ids":[' + b'{"":[' * 200_000)
 
 
 @pytest.mark.parametrize("field", [b"target_user_id", b"target_user_ids", b"custom_status", b"mode", b"unknown"])
-def test_json_nested_near_pythons_recursion_limit_is_answered(field):
+def test_a_frame_nested_near_pythons_recursion_limit_is_rejected_without_a_crash(field):
     for depth in range(900, 1100):
         for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
             nest = opening * depth + b"1" + closing * depth
@@ -57,7 +57,7 @@ def test_json_nested_near_pythons_recursion_limit_is_answered(field):
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_answered(payload):
+def test_any_bytes_as_a_frame_give_a_command_or_a_proper_rejection(payload):
     survives(payload)
 
 
@@ -87,12 +87,12 @@ CUSTOM = st.dictionaries(st.sampled_from(["text", "emoji", "expires_at", "else"]
 
 
 @given(WORDS, st.dictionaries(FIELDS, JSON | CUSTOM, max_size=4))
-def test_any_values_in_the_fields_of_a_frame_are_answered(kind, fields):
+def test_any_values_in_the_fields_of_a_frame_give_a_command_or_a_proper_rejection(kind, fields):
     survives(json.dumps({"type": kind, **fields}).encode())
     survives(json.dumps({"type": kind, **fields}, ensure_ascii=False).encode(errors="surrogatepass"))
 
 
-def test_twenty_thousand_mutations_of_valid_frames_are_answered():
+def test_twenty_thousand_mutations_of_valid_frames_give_commands_or_proper_rejections():
     chance = random.Random(20_000)
     peer = Peer()
     for _ in range(20_000):

@@ -7,7 +7,7 @@ from herenow.wire.codes import CODES
 from herenow.wire.relation_rows import BadRow, parse_csv, parse_ndjson
 
 
-def test_csv_lines_become_rows():
+def test_csv_lines_of_an_import_become_relation_rows():
     lines = b"follow,ana,bob\ncontact,ana,eva,1790000000000\ncontact,ana,eva,\nroom,r1,ana\n"
     assert list(parse_csv(lines.splitlines(keepends=True))) == [
         RelationRow("follow", "ana", "bob"),
@@ -17,7 +17,7 @@ def test_csv_lines_become_rows():
     ]
 
 
-def test_ndjson_lines_become_rows():
+def test_ndjson_lines_of_an_import_become_relation_rows():
     lines = [
         b'{"kind":"follow","a":1,"b":"2"}\n',
         b'{"kind":"contact","a":"ana","b":"bob","until":"2026-11-01T00:00:00+01:00"}',
@@ -33,12 +33,12 @@ def test_ndjson_lines_become_rows():
 
 
 @pytest.mark.parametrize("header", [b"kind,a,b", b"kind,a,b,until", b"\xef\xbb\xbfkind,a,b"])
-def test_csv_headings_byte_order_marks_and_empty_lines_are_skipped(header):
+def test_headings_byte_order_marks_and_empty_lines_of_a_csv_import_are_skipped(header):
     lines = [header + b"\r\n", b"\r\n", b"   \n", b"follow,ana,bob\r\n"]
     assert list(parse_csv(lines)) == [RelationRow("follow", "ana", "bob")]
 
 
-def test_an_id_may_contain_quotes():
+def test_an_id_in_a_csv_import_may_contain_quotes():
     assert list(parse_csv([b'follow,"a""b",c'])) == [RelationRow("follow", 'a"b', "c")]
 
 
@@ -61,7 +61,7 @@ def test_an_id_may_contain_quotes():
         (b"contact,ana,bob,2026-11-01T00:00:00", "invalid_instant"),
     ],
 )
-def test_a_bad_csv_line_does_not_affect_the_next_line(line, code):
+def test_a_bad_line_of_a_csv_import_does_not_affect_the_next_line(line, code):
     bad, good = list(parse_csv([line, b"follow,ana,bob"]))
     assert isinstance(bad, BadRow)
     assert (bad.line, bad.code) == (1, code)
@@ -85,7 +85,7 @@ def test_a_bad_csv_line_does_not_affect_the_next_line(line, code):
         (b'{"kind":"contact","a":"x","b":"y","until":1.5}', "invalid_instant"),
     ],
 )
-def test_a_bad_json_line_is_reported_with_its_number(line, code):
+def test_a_bad_json_line_of_an_import_becomes_an_error_with_its_line_number(line, code):
     _good, bad = list(parse_ndjson([b'{"kind":"follow","a":"x","b":"y"}', line]))
     assert isinstance(bad, BadRow)
     assert (bad.line, bad.code) == (2, code)
@@ -93,7 +93,7 @@ def test_a_bad_json_line_is_reported_with_its_number(line, code):
 
 
 @pytest.mark.parametrize("code", ["invalid_relation", "invalid_id", "invalid_user_id", "invalid_instant"])
-def test_the_codes_of_bad_rows_are_in_the_table_of_codes(code):
+def test_the_error_codes_of_bad_import_lines_are_in_the_public_table_of_codes(code):
     assert code in CODES
 
 
@@ -101,6 +101,6 @@ def test_the_codes_of_bad_rows_are_in_the_table_of_codes(code):
     "line",
     [b'{"kind":"follow","a":"ana","a":"eva","b":"bob"}', b'{"kind":"follow","a":"ana","\\u0061":"eva","b":"bob"}'],
 )
-def test_a_row_with_a_repeated_key_is_refused(line):
+def test_an_import_line_with_a_repeated_json_key_is_refused(line):
     [row] = parse_ndjson([line])
     assert row == BadRow(1, "invalid_relation", "A key is repeated in the line.")

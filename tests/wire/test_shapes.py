@@ -18,13 +18,13 @@ def closed(body):
     return read(shapes.with_as_of(body, 9))
 
 
-def test_a_status_body_has_ordered_fields_and_no_closing_brace():
+def test_an_encoded_status_has_its_fields_in_order_and_no_closing_brace():
     assert shapes.status_body("a", HERE) == (
         b'{"user_id":"a","status":"online","since":1,"last_seen":null,"custom_status":null,"platforms":["web"]'
     )
 
 
-def test_optional_fields_of_a_status_body_come_last():
+def test_optional_fields_of_an_encoded_status_come_last():
     body = shapes.with_delivery(shapes.status_body("a", View(bucket=Bucket.RECENTLY), stale=True), "paced")
     assert body.endswith(b'"platforms":[],"last_seen_bucket":"recently","stale":true,"delivery":"paced"')
 
@@ -57,7 +57,7 @@ def test_optional_fields_of_a_status_body_come_last():
     ],
 )
 @pytest.mark.parametrize("user", ["a", ODD])
-def test_a_status_has_the_same_fields_in_every_frame(user, view, options, expected):
+def test_a_status_has_the_same_fields_in_every_kind_of_frame(user, view, options, expected):
     empty: dict[str, object] = {
         "status": "offline",
         "since": None,
@@ -74,7 +74,7 @@ def test_a_status_has_the_same_fields_in_every_frame(user, view, options, expect
         assert read(several) == {"type": "presence.statuses", "statuses": [shape]}
 
 
-def test_bodies_are_equal_exactly_for_equal_views():
+def test_encoded_statuses_are_equal_exactly_if_user_and_contents_are_equal():
     assert shapes.status_body("a", HERE) == shapes.status_body("a", View(Status.ONLINE, 1, platforms=(Platform.WEB,)))
     bodies = {
         shapes.status_body("a", HERE),
@@ -89,7 +89,7 @@ def test_bodies_are_equal_exactly_for_equal_views():
 
 @pytest.mark.parametrize("count", [0, 1, 2, 10])
 @pytest.mark.parametrize("frame_id", [None, 0, 7, "", ODD, 10**63])
-def test_several_statuses_keep_their_order(count, frame_id):
+def test_several_statuses_in_one_frame_keep_their_order(count, frame_id):
     bodies = [shapes.status_body(f"u{n}", HERE) for n in range(count)]
     frame = read(shapes.statuses_frame(iter(bodies), 9, frame_id))
     assert [status["user_id"] for status in frame["statuses"]] == [f"u{n}" for n in range(count)]
@@ -98,14 +98,14 @@ def test_several_statuses_keep_their_order(count, frame_id):
     assert ("id" in frame) == (frame_id is not None)
 
 
-def test_statuses_of_one_frame_may_have_different_as_of():
+def test_statuses_of_one_frame_may_be_as_of_different_times():
     statuses = [shapes.with_as_of(shapes.status_body(f"u{n}", HERE), n) for n in range(3)]
     frame = read(shapes.closed_statuses_frame(statuses, "q"))
     assert [status["as_of"] for status in frame["statuses"]] == [0, 1, 2]
     assert frame["id"] == "q"
 
 
-def test_a_self_body_has_status_mode_text_and_devices():
+def test_the_self_frame_of_a_user_has_status_mode_text_and_devices():
     devices = (Device("d1", Platform.WEB, True, 3), Device(ODD, Platform.OTHER, False, 4))
     body = shapes.self_body(OwnView(Status.BUSY, Mode.INVISIBLE, 8, Custom("x", "", 7), devices))
     shape = {
@@ -122,13 +122,13 @@ def test_a_self_body_has_status_mode_text_and_devices():
     assert read(shapes.self_frame(body)) == {"type": "presence.self", **shape}
 
 
-def test_a_self_body_names_the_sources_of_mode_and_text():
+def test_the_self_frame_of_a_user_names_who_set_mode_and_text():
     own = OwnView(Status.BUSY, Mode.BUSY, None, Custom("x"), (), Source.CALL, Source.USER)
     found = read(shapes.self_body(own))
     assert (found["mode_source"], found["custom_source"]) == ("call", "user")
 
 
-def test_a_self_body_without_choices_has_nulls():
+def test_the_self_frame_of_a_user_without_mode_and_text_has_nulls():
     body = shapes.self_body(OwnView(Status.OFFLINE, Mode.AUTO, None, None, ()))
     assert read(body) == {"status": "offline", "mode": "auto", "until": None, "custom_status": None, "devices": []}
 
@@ -189,7 +189,7 @@ def test_a_welcome_frame_has_durations_in_seconds(seconds, text):
     ],
 )
 @pytest.mark.parametrize("frame_id", [0, 7, "", ODD, 10**63])
-def test_answers_echo_the_frame_id_or_omit_it(encode, expected, frame_id):
+def test_answer_frames_echo_the_id_of_the_request_or_omit_it(encode, expected, frame_id):
     assert read(encode()) == expected
     assert read(encode(id=None)) == expected
     assert read(encode(id=frame_id)) == {**expected, "id": frame_id}
@@ -208,7 +208,7 @@ def test_a_typing_frame_names_a_user_or_a_room(where, expires_in):
     st.text(st.characters(exclude_categories=["Cs"])),
     st.integers(0, 2**53),
 )
-def test_any_id_and_text_round_trip_through_frames(user, text, as_of):
+def test_any_user_id_and_custom_text_are_unchanged_after_encoding_and_decoding_a_frame(user, text, as_of):
     body = shapes.status_body(user, View(Status.ONLINE, 1, None, Custom(text, text, None)))
     frame = read(shapes.statuses_frame([body, body], as_of, user))
     assert frame["id"] == user

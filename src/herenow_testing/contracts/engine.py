@@ -186,7 +186,7 @@ class EngineContract:
 
     # P1: compare and set
 
-    async def test_P1_a_new_store_has_no_record(self, engine: Engine) -> None:
+    async def test_P1_a_new_store_has_no_records(self, engine: Engine) -> None:
         assert await stored(engine, "ana") is None
 
     async def test_P1_a_commit_replaces_a_record_that_matches_the_expected_bytes(
@@ -225,7 +225,7 @@ class EngineContract:
         assert answer.results == (Conflict(None),)
         assert await stored(engine, user) is None
 
-    async def test_P1_a_removal_also_needs_the_expected_bytes(self, engine: Engine) -> None:
+    async def test_P1_removing_a_record_with_wrong_expected_bytes_is_a_conflict(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(2)))
         answer = await node.commit(Write(user, record(1), None))
@@ -254,7 +254,9 @@ class EngineContract:
         assert answer.results == (Written(), Conflict(record(1)), Written())
         assert await stored(engine, user) == record(2)
 
-    async def test_P1_only_one_of_two_nodes_can_write_over_the_same_bytes(self, engine: Engine, second: Engine) -> None:
+    async def test_P1_only_one_of_two_nodes_can_write_over_the_same_bytes_of_a_record(
+        self, engine: Engine, second: Engine
+    ) -> None:
         one, other, user = await joined(engine), await joined(second), user_of(engine, 0)
         answers = await asyncio.gather(
             one.commit(Write(user, None, record(1, b"one"))), other.commit(Write(user, None, record(1, b"other")))
@@ -314,7 +316,7 @@ class EngineContract:
 
     # P2: record, wake-up, log entry and unsaved flag are written atomically
 
-    async def test_P2_one_commit_writes_record_wake_up_log_entry_and_unsaved_flag(self, engine: Engine) -> None:
+    async def test_P2_one_commit_writes_record_timer_log_entry_and_unsaved_flag(self, engine: Engine) -> None:
         node, user, head = await joined(engine), user_of(engine, 0), await head_of(engine)
         await node.write(Write(user, None, record(1), wake_at=100, note=b"note", unsaved=True))
         assert await stored(engine, user) == record(1)
@@ -324,7 +326,7 @@ class EngineContract:
         )
         assert await engine.unsaved(0, 10) == [(user, record(1))]
 
-    async def test_P2_a_conflict_does_not_change_wake_up_log_and_unsaved_flag(self, engine: Engine) -> None:
+    async def test_P2_a_conflict_does_not_change_timer_log_and_unsaved_flag_of_a_record(self, engine: Engine) -> None:
         node = await joined(engine)
         marked, plain = islice(users_of(engine, 0), 2)
         await node.write(Write(marked, None, record(1), wake_at=100, unsaved=True), Write(plain, None, record(1)))
@@ -337,20 +339,20 @@ class EngineContract:
         assert await head_of(engine) == head
         assert await engine.unsaved(0, 10) == [(marked, record(1))]
 
-    async def test_P2_a_write_without_a_note_adds_no_log_entry(self, engine: Engine) -> None:
+    async def test_P2_a_write_without_a_note_for_the_log_adds_no_log_entry(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         await node.write(Write(user_of(engine, 0), None, record(1)))
         assert await head_of(engine) == head
         assert await log_after(engine, 0, head) is None
 
-    async def test_P2_a_write_with_an_empty_note_adds_a_log_entry(self, engine: Engine) -> None:
+    async def test_P2_a_write_with_an_empty_note_for_the_log_adds_a_log_entry(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         await node.write(Write(user_of(engine, 0), None, record(1), note=b""))
         part = await log_after(engine, 0, head)
         assert part is not None
         assert [entry.note for entry in part.entries] == [b""]
 
-    async def test_P2_every_write_replaces_the_wake_up(self, engine: Engine) -> None:
+    async def test_P2_every_write_replaces_the_timer_of_its_record(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         await node.write(Write(user, record(1), record(2), wake_at=300))
@@ -358,13 +360,15 @@ class EngineContract:
         await node.write(Write(user, record(2), record(3)))
         assert await due_in(engine, 0, 1000, 10) == Due((), None)
 
-    async def test_P2_a_write_without_the_unsaved_flag_does_not_clear_the_flag(self, engine: Engine) -> None:
+    async def test_P2_a_write_without_the_unsaved_flag_does_not_clear_the_flag_of_the_record(
+        self, engine: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), unsaved=True))
         await node.write(Write(user, record(1), record(2)))
         assert await engine.unsaved(0, 10) == [(user, record(2))]
 
-    async def test_P2_removing_a_record_removes_its_wake_up_and_unsaved_flag(self, engine: Engine) -> None:
+    async def test_P2_removing_a_record_removes_its_timer_and_unsaved_flag(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100, unsaved=True))
         head = await head_of(engine)
@@ -376,14 +380,14 @@ class EngineContract:
         assert part is not None
         assert part.entries == (Entry(head + 1, user, None, b"gone"),)
 
-    async def test_P2_a_removal_can_set_a_wake_up_but_not_the_unsaved_flag(self, engine: Engine) -> None:
+    async def test_P2_removing_a_record_can_set_a_timer_but_not_the_unsaved_flag(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), unsaved=True))
         await node.write(Write(user, record(1), None, wake_at=100, unsaved=True))
         assert (await due_in(engine, 0, 100, 10)).users == (user,)
         assert await engine.unsaved(0, 10) == []
 
-    async def test_P2_a_rollback_undoes_all_parts_of_a_commit_together(self, engine: Engine) -> None:
+    async def test_P2_a_rollback_of_a_shard_undoes_all_parts_of_a_commit_together(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100, note=b"1"))
         head, past = await head_of(engine), await self.snapshot(0)
@@ -398,7 +402,7 @@ class EngineContract:
     # P3: fences
 
     @pytest.mark.parametrize("wrong", [-1, 1, 2])
-    async def test_P3_a_batch_with_a_wrong_fence_number_changes_nothing(self, engine: Engine, wrong: int) -> None:
+    async def test_P3_a_batch_with_a_wrong_fencing_number_changes_nothing(self, engine: Engine, wrong: int) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         before = await _everything(engine)
@@ -409,7 +413,7 @@ class EngineContract:
         assert await _everything(engine) == before
         await node.write(Write(user, record(1), record(3)))
 
-    async def test_P3_a_batch_of_an_epoch_without_a_fence_changes_nothing(self, engine: Engine) -> None:
+    async def test_P3_a_batch_of_a_node_that_has_not_joined_the_shard_changes_nothing(self, engine: Engine) -> None:
         before, user = await _everything(engine), user_of(engine, 0)
         batch = Batch(0, new_epoch(), 0, 1, (Write(user, None, record(1), 5, b"n", unsaved=True),))
         assert await engine.commit(batch) == Fenced(None)
@@ -423,7 +427,9 @@ class EngineContract:
         assert await engine.commit(batch) == Fenced(1)
         assert await head_of(engine) == head
 
-    async def test_P3_a_fence_belongs_to_one_epoch_and_one_shard(self, engine: Engine, second: Engine) -> None:
+    async def test_P3_a_fencing_number_belongs_to_one_run_of_a_node_and_one_shard(
+        self, engine: Engine, second: Engine
+    ) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         node, other = await joined(engine, 0), await joined(second, 0)
@@ -434,19 +440,21 @@ class EngineContract:
         assert isinstance(await engine.commit(Batch(1, node.epoch, 0, 1, ())), Committed)
         assert isinstance(await engine.commit(node.batch()), Committed)
 
-    async def test_P3_an_empty_batch_raises_the_fence_number(self, engine: Engine) -> None:
+    async def test_P3_an_empty_batch_raises_the_fencing_number_of_its_node(self, engine: Engine) -> None:
         node = await joined(engine)
         answer = await engine.commit(Batch(0, node.epoch, 0, 40, ()))
         assert isinstance(answer, Committed)
         assert answer.results == ()
         assert await engine.commit(node.batch()) == Fenced(40)
 
-    async def test_P3_a_batch_with_only_conflicts_raises_the_fence_number(self, engine: Engine) -> None:
+    async def test_P3_a_batch_with_only_conflicts_raises_the_fencing_number_of_its_node(self, engine: Engine) -> None:
         node = await joined(engine)
         await node.commit(Write(user_of(engine, 0), record(9), record(10)))
         assert await engine.commit(Batch(0, node.epoch, 0, 5, ())) == Fenced(1)
 
-    async def test_P3_a_batch_that_arrives_after_a_jump_changes_nothing(self, engine: Engine) -> None:
+    async def test_P3_a_batch_that_arrives_after_its_node_raised_its_fencing_number_changes_nothing(
+        self, engine: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         doubtful = node.batch(Write(user, None, record(1), 5, b"n", unsaved=True))
         assert await engine.jump(0, node.epoch, 10) == 0, "it did not run"
@@ -456,25 +464,29 @@ class EngineContract:
         node.last = 10
         await node.write(Write(user, None, record(2)))
 
-    async def test_P3_a_jump_returns_the_number_of_the_last_batch_that_ran(self, engine: Engine) -> None:
+    async def test_P3_raising_the_fencing_number_of_a_node_returns_the_number_of_its_last_executed_batch(
+        self, engine: Engine
+    ) -> None:
         node = await joined(engine)
         assert isinstance(await engine.commit(node.batch()), Committed)
         assert await engine.jump(0, node.epoch, 10) == 1
         assert await engine.jump(0, node.epoch, 20) == 10
 
-    async def test_P3_a_jump_without_a_fence_does_nothing(self, engine: Engine) -> None:
+    async def test_P3_a_node_that_has_not_joined_a_shard_cannot_raise_its_fencing_number_there(
+        self, engine: Engine
+    ) -> None:
         epoch = new_epoch()
         assert await engine.jump(0, epoch, 10) is None
         assert await engine.commit(Batch(0, epoch, 10, 11, ())) == Fenced(None)
 
-    async def test_P3_a_fence_number_never_decreases(self, engine: Engine) -> None:
+    async def test_P3_the_fencing_number_of_a_node_never_decreases(self, engine: Engine) -> None:
         node = await joined(engine)
         assert await engine.join(0, node.epoch, 10)
         assert await engine.join(0, node.epoch, 3)
         assert await engine.jump(0, node.epoch, 4) == 10
         assert isinstance(await engine.commit(Batch(0, node.epoch, 10, 11, ())), Committed)
 
-    async def test_P3_the_store_refuses_batches_and_jumps_of_a_retired_epoch(
+    async def test_P3_a_node_whose_run_id_was_retired_by_another_node_can_write_nothing(
         self, engine: Engine, second: Engine
     ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
@@ -486,7 +498,9 @@ class EngineContract:
         assert await engine.jump(0, node.epoch, 10) is None
         assert await _everything(engine) == before
 
-    async def test_P3_a_retired_epoch_cannot_join_again(self, engine: Engine, second: Engine) -> None:
+    async def test_P3_a_node_cannot_join_a_shard_again_under_a_retired_run_id(
+        self, engine: Engine, second: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.commit()
         await second.retire(0, node.epoch)
@@ -499,7 +513,9 @@ class EngineContract:
         assert not await engine.join(0, node.epoch, node.last)
         assert await engine.commit(node.batch()) == Fenced(None)
 
-    async def test_P3_an_epoch_can_be_retired_before_it_joins(self, engine: Engine) -> None:
+    async def test_P3_a_node_whose_run_id_was_retired_before_it_joined_a_shard_cannot_write_to_it(
+        self, engine: Engine
+    ) -> None:
         epoch = new_epoch()
         await engine.retire(0, epoch)
         await engine.join(0, epoch, 0)
@@ -508,14 +524,16 @@ class EngineContract:
             await engine.join(1, epoch, 0)
             assert isinstance(await engine.commit(Batch(1, epoch, 0, 1, ())), Committed)
 
-    async def test_P3_retiring_an_epoch_does_not_change_records_or_other_epochs(self, engine: Engine) -> None:
+    async def test_P3_retiring_the_run_id_of_a_node_changes_no_records_and_affects_no_other_node(
+        self, engine: Engine
+    ) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         await engine.retire(0, node.epoch)
         await engine.retire(0, "never-was")
         await other.write(Write(user, record(1), record(2)))
 
-    async def test_P3_a_lower_fence_number_reveals_a_rollback(self, engine: Engine) -> None:
+    async def test_P3_a_lower_fencing_number_reveals_a_rollback_of_the_shard(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         past = await self.snapshot(0)
@@ -523,7 +541,7 @@ class EngineContract:
         await self.roll_back(0, past)
         assert await engine.commit(node.batch(Write(user, record(2), record(3)))) == Fenced(1)
 
-    async def test_P3_an_emptied_shard_has_no_fences(self, engine: Engine) -> None:
+    async def test_P3_an_emptied_shard_refuses_batches_until_the_node_joins_it_again(self, engine: Engine) -> None:
         node = await joined(engine)
         await node.commit()
         await self.empty(0)
@@ -533,7 +551,9 @@ class EngineContract:
 
     # P4: due
 
-    async def test_P4_a_due_user_stays_due_until_the_next_commit(self, engine: Engine, second: Engine) -> None:
+    async def test_P4_a_due_timer_stays_due_until_the_next_commit_of_its_record(
+        self, engine: Engine, second: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         for handle in (engine, second, engine):
@@ -541,13 +561,13 @@ class EngineContract:
         await node.write(Write(user, record(1), record(2)))
         assert await due_in(engine, 0, 100, 10) == Due((), None)
 
-    async def test_P4_a_user_is_not_due_a_millisecond_before_the_wake_up(self, engine: Engine) -> None:
+    async def test_P4_a_timer_is_not_due_a_millisecond_early(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=NOW))
         assert await due_in(engine, 0, NOW - 1, 10) == Due((), NOW)
         assert await due_in(engine, 0, NOW, 10) == Due((user,), None)
 
-    async def test_P4_due_returns_the_earliest_users_first_up_to_the_limit(self, engine: Engine) -> None:
+    async def test_P4_due_timers_are_returned_earliest_first_up_to_the_limit(self, engine: Engine) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 6))
         for user, at in zip(users, (500, 100, 300, 200, 400, 900), strict=True):
@@ -562,7 +582,7 @@ class EngineContract:
         assert await due_in(engine, 0, 500, 5) == Due(tuple(by_time), 900)
         assert await due_in(engine, 0, 99, 3) == Due((), 100)
 
-    async def test_P4_one_call_of_due_returns_a_result_for_each_requested_shard(self, engine: Engine) -> None:
+    async def test_P4_one_call_returns_the_due_timers_of_each_requested_shard(self, engine: Engine) -> None:
         for shard in range(0, engine.shards, 3):
             await (await joined(engine, shard)).write(
                 Write(user_of(engine, shard), None, record(1), wake_at=100 + shard)
@@ -574,7 +594,7 @@ class EngineContract:
             assert found[shard] == Due((), 100 + shard if shard % 3 == 0 else None)
         assert await engine.due([], 100, 10) == {}
 
-    async def test_P4_due_returns_many_users_in_order_with_any_limit(self, engine: Engine) -> None:
+    async def test_P4_many_due_timers_are_returned_in_order_with_any_limit(self, engine: Engine) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 200))
         wakes = {user: 1_000 + number * 37 % 200 for number, user in enumerate(users)}
@@ -589,7 +609,9 @@ class EngineContract:
         assert await due_in(engine, 0, 1_099, 10) == Due((), 1_100)
         assert (await due_in(engine, 0, 1_100, 10)).users == (in_order[100],)
 
-    async def test_P4_two_reapers_commit_one_change(self, engine: Engine, second: Engine) -> None:
+    async def test_P4_of_two_nodes_that_handle_a_due_timer_at_once_only_one_commits(
+        self, engine: Engine, second: Engine
+    ) -> None:
         one, other, user = await joined(engine), await joined(second), user_of(engine, 0)
         await one.write(Write(user, None, record(1), wake_at=100))
         head = await head_of(engine)
@@ -600,7 +622,7 @@ class EngineContract:
         assert sorted(type(answer.results[0]).__name__ for answer in answers) == ["Conflict", "Written"]
         assert await head_of(engine) == head + 1
 
-    async def test_P4_a_wake_up_that_moves_and_returns_is_due_once(self, engine: Engine) -> None:
+    async def test_P4_a_timer_that_was_moved_and_moved_back_is_due_once(self, engine: Engine) -> None:
         node = await joined(engine)
         moved, other = islice(users_of(engine, 0), 2)
         await node.write(Write(moved, None, record(1), wake_at=100), Write(other, None, record(1), wake_at=200))
@@ -610,14 +632,16 @@ class EngineContract:
         assert await due_in(engine, 0, 1000, 1) == Due((moved,), 200)
         assert await due_in(engine, 0, 1000, 10) == Due((moved, other), None)
 
-    async def test_P4_a_wake_up_belongs_to_one_shard(self, engine: Engine) -> None:
+    async def test_P4_a_timer_is_due_only_in_its_own_shard(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         await (await joined(engine, 1)).write(Write(user_of(engine, 1), None, record(1), wake_at=100))
         assert await due_in(engine, 0, 100, 10) == Due((), None)
         assert (await due_in(engine, 1, 100, 10)).users == (user_of(engine, 1),)
 
-    async def test_P4_due_accepts_a_time_earlier_than_that_of_the_previous_call(self, engine: Engine) -> None:
+    async def test_P4_due_timers_can_be_requested_for_an_earlier_time_than_in_the_previous_call(
+        self, engine: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         assert (await due_in(engine, 0, 100, 10)).users == (user,)
@@ -638,7 +662,7 @@ class EngineContract:
         assert (part.head, part.gap) == (head + 20, False)
         assert await head_of(engine) == head + 20
 
-    async def test_P5_a_reader_continues_at_its_cursor(self, engine: Engine, second: Engine) -> None:
+    async def test_P5_a_log_reader_gets_only_the_entries_after_its_cursor(self, engine: Engine, second: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         for user in islice(users_of(engine, 0), 3):
             await node.write(Write(user, None, record(1), note=b"n"))
@@ -648,7 +672,9 @@ class EngineContract:
             head = part.head
         assert await log_after(second, 0, head) is None
 
-    async def test_P5_cursor_zero_returns_the_whole_log_or_a_gap(self, engine: Engine) -> None:
+    async def test_P5_a_log_reader_at_cursor_zero_gets_the_whole_log_or_learns_that_entries_are_missing(
+        self, engine: Engine
+    ) -> None:
         node = await joined(engine)
         await node.write(*[Write(user, None, record(1), note=b"n") for user in islice(users_of(engine, 0), 3)])
         part = await log_after(engine, 0, 0)
@@ -663,10 +689,10 @@ class EngineContract:
         assert part is not None
         assert [(entry.record, entry.note) for entry in part.entries] == [(record(1), b"1"), (record(2), b"2")]
 
-    async def test_P5_heads_returns_every_shard(self, engine: Engine) -> None:
+    async def test_P5_the_last_log_number_of_every_shard_can_be_read(self, engine: Engine) -> None:
         assert set(await engine.heads()) == set(range(engine.shards))
 
-    async def test_P5_one_call_of_tail_returns_only_shards_with_new_entries(self, engine: Engine) -> None:
+    async def test_P5_one_read_of_several_logs_returns_only_shards_with_new_entries(self, engine: Engine) -> None:
         heads = await engine.heads()
         busy = range(0, engine.shards, 3)
         for shard in busy:
@@ -676,7 +702,7 @@ class EngineContract:
         assert all(part.head == heads[part.shard] + 1 and not part.gap for part in parts)
         assert await engine.tail({}, 0) == []
 
-    async def test_P5_a_reader_behind_a_trimmed_log_gets_a_gap(self, engine: Engine) -> None:
+    async def test_P5_a_reader_behind_a_trimmed_log_learns_that_entries_are_missing(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         users = list(islice(users_of(engine, 0), 5))
         await node.write(*[Write(user, None, record(1), note=b"n") for user in users])
@@ -689,7 +715,7 @@ class EngineContract:
         assert still_there is not None
         assert (still_there.gap, len(still_there.entries)) == (False, 2)
 
-    async def test_P5_a_log_without_entries_keeps_its_last_number(self, engine: Engine) -> None:
+    async def test_P5_a_log_whose_entries_were_all_trimmed_keeps_its_last_number(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         a, b = islice(users_of(engine, 0), 2)
         await node.write(Write(a, None, record(1), note=b"n"))
@@ -701,14 +727,16 @@ class EngineContract:
         assert part is not None
         assert ([entry.number for entry in part.entries], part.gap) == ([head + 2], False)
 
-    async def test_P5_a_reader_ahead_of_the_log_gets_a_gap(self, engine: Engine) -> None:
+    async def test_P5_a_reader_with_a_cursor_beyond_the_log_learns_that_entries_are_missing(
+        self, engine: Engine
+    ) -> None:
         node, head = await joined(engine), await head_of(engine)
         await node.write(Write(user_of(engine, 0), None, record(1), note=b"n"))
         part = await log_after(engine, 0, head + 7)
         assert part is not None
         assert (part.gap, part.head) == (True, head + 1)
 
-    async def test_P5_a_reader_gets_a_gap_after_the_shard_was_emptied(self, engine: Engine) -> None:
+    async def test_P5_a_log_reader_of_an_emptied_shard_learns_that_entries_are_missing(self, engine: Engine) -> None:
         node = await joined(engine)
         await node.write(Write(user_of(engine, 0), None, record(1), note=b"n"))
         head = await head_of(engine)
@@ -718,7 +746,9 @@ class EngineContract:
         assert part.gap
         assert part.head == await head_of(engine) != head
 
-    async def test_P5_a_reader_gets_a_gap_if_a_rolled_back_log_reaches_its_cursor_again(self, engine: Engine) -> None:
+    async def test_P5_a_reader_learns_of_missing_entries_if_a_rolled_back_log_reaches_its_cursor_again(
+        self, engine: Engine
+    ) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         past = await self.snapshot(0)
         await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
@@ -731,7 +761,9 @@ class EngineContract:
         assert (part.gap, part.entries) == (True, ())
         assert await log_after(engine, 0, part.head) is None
 
-    async def test_P5_a_reader_gets_a_gap_if_a_rolled_back_log_grows_beyond_its_cursor(self, engine: Engine) -> None:
+    async def test_P5_a_reader_learns_of_missing_entries_if_a_rolled_back_log_grows_beyond_its_cursor(
+        self, engine: Engine
+    ) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         past = await self.snapshot(0)
         await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
@@ -745,7 +777,7 @@ class EngineContract:
         assert part.head == await head_of(engine)
         assert await log_after(engine, 0, part.head) is None
 
-    async def test_P5_a_waiting_reader_gets_a_gap_if_a_rolled_back_log_grows_beyond_its_cursor(
+    async def test_P5_a_waiting_reader_learns_of_missing_entries_if_a_rolled_back_log_grows_beyond_its_cursor(
         self, engine: Engine, second: Engine
     ) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
@@ -760,7 +792,9 @@ class EngineContract:
             [part] = await waiting
         assert part.gap
 
-    async def test_P5_the_first_unsettle_gives_every_reader_a_gap(self, engine: Engine) -> None:
+    async def test_P5_when_the_recovery_of_a_shard_begins_every_log_reader_learns_that_entries_are_missing(
+        self, engine: Engine
+    ) -> None:
         await settled(engine)
         node = await joined(engine)
         await node.write(Write(user_of(engine, 0), None, record(1), note=b"n"))
@@ -772,7 +806,7 @@ class EngineContract:
         await engine.unsettle(0, NOW + 50)
         assert await log_after(engine, 0, part.head) is None
 
-    async def test_P5_a_commit_wakes_a_waiting_reader(self, engine: Engine, second: Engine) -> None:
+    async def test_P5_a_commit_wakes_a_waiting_log_reader(self, engine: Engine, second: Engine) -> None:
         node, heads = await joined(engine), await engine.heads()
         waiting = asyncio.create_task(second.tail(heads, PATIENCE))
         await asyncio.sleep(A_MOMENT)
@@ -782,7 +816,7 @@ class EngineContract:
             parts = await waiting
         assert [(part.shard, len(part.entries), part.gap) for part in parts] == [(0, 1, False)]
 
-    async def test_P5_a_waiting_reader_ignores_entries_of_other_shards(self, engine: Engine) -> None:
+    async def test_P5_a_waiting_log_reader_ignores_entries_of_other_shards(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         mine, other, head = await joined(engine, 1), await joined(engine, 0), await head_of(engine, 1)
@@ -794,10 +828,10 @@ class EngineContract:
         await mine.write(Write(user_of(engine, 1), None, record(1), note=b"n"))
         assert [part.shard for part in await waiting] == [1]
 
-    async def test_P5_a_waiting_reader_gets_an_empty_result_at_the_timeout(self, engine: Engine) -> None:
+    async def test_P5_a_waiting_log_reader_gets_an_empty_result_at_the_timeout(self, engine: Engine) -> None:
         assert await engine.tail(await engine.heads(), A_MOMENT) == []
 
-    async def test_P5_a_waiting_reader_can_be_cancelled(self, engine: Engine) -> None:
+    async def test_P5_a_waiting_log_reader_can_be_cancelled(self, engine: Engine) -> None:
         node, heads = await joined(engine), await engine.heads()
         waiting = asyncio.create_task(engine.tail(heads, PATIENCE))
         await asyncio.sleep(A_MOMENT)
@@ -809,7 +843,7 @@ class EngineContract:
 
     # P6: settled
 
-    async def test_P6_load_commit_and_due_report_whether_the_shard_is_settled(self, engine: Engine) -> None:
+    async def test_P6_reads_and_commits_tell_whether_the_shard_is_in_recovery(self, engine: Engine) -> None:
         await settled(engine)
         node, user = await joined(engine), user_of(engine, 0)
         assert await engine.load([user]) == [Loaded(None, settled=True)]
@@ -820,13 +854,15 @@ class EngineContract:
         assert not (await node.commit()).settled
         assert not (await due_in(engine, 0, NOW, 10)).settled
 
-    async def test_P6_an_unsettled_shard_accepts_commits(self, engine: Engine) -> None:
+    async def test_P6_a_shard_in_recovery_accepts_commits(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         assert await engine.load([user]) == [Loaded(record(1), settled=False)]
 
-    async def test_P6_a_shard_can_be_settled_after_the_time_that_the_caller_gives(self, engine: Engine) -> None:
+    async def test_P6_the_recovery_of_a_shard_ends_only_after_the_duration_that_the_caller_gives(
+        self, engine: Engine
+    ) -> None:
         await settled(engine)
         await engine.unsettle(0, NOW)
         assert not await engine.settle(0, NOW + 4_999, 5_000)
@@ -834,13 +870,15 @@ class EngineContract:
         assert await engine.settle(0, NOW + 5_000, 5_000)
         assert await is_settled(engine, 0)
 
-    async def test_P6_the_first_unsettle_sets_the_start_time(self, engine: Engine, second: Engine) -> None:
+    async def test_P6_the_recovery_of_a_shard_starts_with_the_first_of_several_reports_of_data_loss(
+        self, engine: Engine, second: Engine
+    ) -> None:
         await settled(engine)
         await engine.unsettle(0, NOW)
         await second.unsettle(0, NOW + 4_000)
         assert await second.settle(0, NOW + 5_000, 5_000)
 
-    async def test_P6_a_settled_shard_can_be_unsettled_again(self, engine: Engine) -> None:
+    async def test_P6_a_recovered_shard_can_be_put_into_recovery_again(self, engine: Engine) -> None:
         await settled(engine)
         for start in (NOW, NOW + 60_000):
             await engine.unsettle(0, start)
@@ -848,12 +886,12 @@ class EngineContract:
             assert await engine.settle(0, start + 5_000, 5_000)
         assert await engine.settle(0, NOW, 5_000), "settled is settled, whatever the time"
 
-    async def test_P6_an_earlier_time_does_not_settle_a_shard(self, engine: Engine) -> None:
+    async def test_P6_a_time_before_the_start_of_the_recovery_of_a_shard_does_not_end_it(self, engine: Engine) -> None:
         await settled(engine)
         await engine.unsettle(0, NOW)
         assert not await engine.settle(0, NOW - 60_000, 5_000)
 
-    async def test_P6_unsettling_a_shard_does_not_affect_other_shards(self, engine: Engine) -> None:
+    async def test_P6_the_recovery_of_a_shard_does_not_affect_other_shards(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         await settled(engine, 0)
@@ -862,21 +900,25 @@ class EngineContract:
         assert await is_settled(engine, 0)
         assert not await is_settled(engine, 1)
 
-    async def test_P6_an_emptied_shard_is_unsettled_without_a_call_of_unsettle(self, engine: Engine) -> None:
+    async def test_P6_an_emptied_shard_is_in_recovery_without_a_report_of_data_loss(self, engine: Engine) -> None:
         await settled(engine)
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         await self.empty(0)
         assert await engine.load([user]) == [Loaded(None, settled=False)]
 
-    async def test_P6_the_first_settle_of_an_emptied_shard_only_sets_the_start_time(self, engine: Engine) -> None:
+    async def test_P6_the_first_attempt_to_end_the_recovery_of_an_emptied_shard_only_sets_its_start_time(
+        self, engine: Engine
+    ) -> None:
         await settled(engine)
         await self.empty(0)
         assert not await engine.settle(0, NOW, 0)
         assert not await engine.settle(0, NOW + 4_999, 5_000)
         assert await engine.settle(0, NOW + 5_000, 5_000)
 
-    async def test_P6_the_first_unsettle_of_an_emptied_shard_sets_the_start_time(self, engine: Engine) -> None:
+    async def test_P6_the_recovery_of_an_emptied_shard_starts_with_the_first_report_of_data_loss(
+        self, engine: Engine
+    ) -> None:
         await settled(engine)
         await self.empty(0)
         await engine.unsettle(0, NOW)
@@ -885,7 +927,9 @@ class EngineContract:
 
     # Offers: records that nodes write back to an unsettled shard
 
-    async def test_P6_a_later_offer_postpones_settling(self, engine: Engine) -> None:
+    async def test_P6_a_record_written_back_to_a_shard_later_postpones_the_end_of_its_recovery(
+        self, engine: Engine
+    ) -> None:
         await self.empty(0)
         await engine.unsettle(0, NOW)
         user = user_of(engine, 0)
@@ -895,7 +939,9 @@ class EngineContract:
         assert await engine.settle(0, NOW + 7_000, 5_000)
         assert await stored(engine, user) == record(6)
 
-    async def test_P6_an_offer_writes_a_missing_record_with_wake_up_and_unsaved_flag(self, engine: Engine) -> None:
+    async def test_P6_a_missing_record_is_written_back_in_recovery_with_timer_and_unsaved_flag(
+        self, engine: Engine
+    ) -> None:
         await engine.unsettle(0, NOW)
         user, head = user_of(engine, 0), await head_of(engine)
         await engine.offer(0, [Offer(user, 5, record(5), wake_at=100, unsaved=True)])
@@ -904,7 +950,9 @@ class EngineContract:
         assert await engine.unsaved(0, 10) == [(user, record(5))]
         assert await head_of(engine) == head
 
-    async def test_P6_an_offer_replaces_only_an_older_record(self, engine: Engine, second: Engine) -> None:
+    async def test_P6_a_record_written_back_in_recovery_replaces_only_an_older_record(
+        self, engine: Engine, second: Engine
+    ) -> None:
         await engine.unsettle(0, NOW)
         older, equal, newer = islice(users_of(engine, 0), 3)
         await engine.offer(0, [Offer(user, 5, record(5, b"old"), 500, unsaved=False) for user in (older, equal, newer)])
@@ -921,14 +969,16 @@ class EngineContract:
         assert await due_in(engine, 0, 599, 10) == Due(tuple(sorted((equal, newer))), 600)
         assert await engine.unsaved(0, 10) == [(older, record(6, b"new"))]
 
-    async def test_P6_an_offer_compares_versions_as_numbers(self, engine: Engine) -> None:
+    async def test_P6_records_written_back_in_recovery_are_compared_by_their_version_as_a_number(
+        self, engine: Engine
+    ) -> None:
         await engine.unsettle(0, NOW)
         user = user_of(engine, 0)
         for version, expected in ((255, 255), (256, 256), (99, 256), (NOW, NOW), (0xFFFF, NOW), (2**48 - 1, 2**48 - 1)):
             await engine.offer(0, [Offer(user, version, record(version), None, unsaved=False)])
             assert await stored(engine, user) == record(expected)
 
-    async def test_P6_an_offer_without_a_wake_up_removes_the_old_wake_up_but_keeps_the_unsaved_flag(
+    async def test_P6_a_record_written_back_without_a_timer_removes_the_old_timer_and_keeps_the_unsaved_flag(
         self, engine: Engine
     ) -> None:
         await engine.unsettle(0, NOW)
@@ -938,7 +988,7 @@ class EngineContract:
         assert await due_in(engine, 0, 1000, 10) == Due((), None)
         assert await engine.unsaved(0, 10) == [(user, record(6))]
 
-    async def test_P6_a_settled_shard_ignores_offers(self, engine: Engine) -> None:
+    async def test_P6_a_recovered_shard_ignores_records_that_nodes_write_back(self, engine: Engine) -> None:
         await settled(engine)
         node = await joined(engine)
         removed, older = islice(users_of(engine, 0), 2)
@@ -952,7 +1002,9 @@ class EngineContract:
         await engine.offer(0, [Offer(older, 6, record(6), 100, unsaved=True)])
         assert await stored(engine, older) == record(6)
 
-    async def test_P6_an_offered_record_can_be_walked_and_replaced_by_a_commit(self, engine: Engine) -> None:
+    async def test_P6_a_record_written_back_in_recovery_can_be_listed_and_replaced_by_a_commit(
+        self, engine: Engine
+    ) -> None:
         await engine.unsettle(0, NOW)
         users = list(islice(users_of(engine, 0), 300))
         await engine.offer(0, [Offer(user, 5, record(5), None, unsaved=False) for user in users])
@@ -966,7 +1018,9 @@ class EngineContract:
         assert isinstance(first, int)
         assert first <= await second.store_time()
 
-    async def test_P7_due_and_settle_use_only_the_time_in_the_argument(self, engine: Engine) -> None:
+    async def test_P7_due_timers_and_the_end_of_a_recovery_depend_only_on_the_time_that_the_caller_gives(
+        self, engine: Engine
+    ) -> None:
         await settled(engine)
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=4_000_000_000_000))
@@ -978,7 +1032,7 @@ class EngineContract:
 
     # P8: errors
 
-    async def test_P8_neither_of_the_two_errors_is_a_subclass_of_the_other(self) -> None:
+    async def test_P8_the_errors_unavailable_and_unknown_outcome_are_not_subclasses_of_each_other(self) -> None:
         assert not issubclass(Unavailable, UnknownOutcome)
         assert not issubclass(UnknownOutcome, Unavailable)
 
@@ -1007,22 +1061,22 @@ class EngineContract:
     # Walks
 
     @pytest.mark.parametrize("limit", [1, 7, 1000])
-    async def test_a_walk_returns_every_record(self, engine: Engine, limit: int) -> None:
+    async def test_a_page_by_page_read_of_a_shard_returns_every_record(self, engine: Engine, limit: int) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 60))
         await node.write(*[Write(user, None, record(1)) for user in users])
         found = await walked(engine, 0, limit)
         assert dict(found) == dict.fromkeys(users, record(1))
 
-    async def test_a_walk_over_an_empty_shard_ends_at_once(self, engine: Engine) -> None:
+    async def test_a_page_by_page_read_of_an_empty_shard_ends_at_once(self, engine: Engine) -> None:
         assert await walked(engine, 0, 10) == []
 
     @pytest.mark.parametrize("cursor", ["", "zzz", "-1", "1.-1", "0.x", "\0"])
-    async def test_a_walk_refuses_an_invalid_cursor(self, engine: Engine, cursor: str) -> None:
+    async def test_a_page_by_page_read_of_a_shard_refuses_an_invalid_cursor(self, engine: Engine, cursor: str) -> None:
         with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
             await engine.walk(0, cursor, 10)
 
-    async def test_a_batch_may_be_as_large_as_a_shard(self, engine: Engine) -> None:
+    async def test_a_batch_of_nine_thousand_writes_is_executed_completely(self, engine: Engine) -> None:
         """A batch is written as a whole (P2) even if it is larger than what the store takes in one command."""
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 9_000))
@@ -1034,13 +1088,13 @@ class EngineContract:
         assert await walked(engine, 0, 1000) == []
         assert (await engine.due([0], NOW, 10))[0].next_at is None
 
-    async def test_a_walk_returns_records_of_its_shard_only(self, engine: Engine) -> None:
+    async def test_a_page_by_page_read_of_a_shard_returns_no_records_of_other_shards(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         await (await joined(engine, 1)).write(Write(user_of(engine, 1), None, record(1)))
         assert await walked(engine, 0, 10) == []
 
-    async def test_a_walk_returns_every_unchanged_record_while_others_are_added_and_removed(
+    async def test_a_page_by_page_read_of_a_shard_misses_no_unchanged_record_while_others_come_and_go(
         self, engine: Engine
     ) -> None:
         node = await joined(engine)
@@ -1063,7 +1117,9 @@ class EngineContract:
         assert {user for user, _ in seen} >= set(staying)
         assert set(staying) | set(leaving) | set(coming) >= {user for user, _ in seen}
 
-    async def test_a_walk_ends_although_most_records_are_removed_during_it(self, engine: Engine) -> None:
+    async def test_a_page_by_page_read_of_a_shard_ends_although_most_records_are_removed_meanwhile(
+        self, engine: Engine
+    ) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 3000))
         await node.write(*[Write(user, None, record(1)) for user in users])
@@ -1077,7 +1133,9 @@ class EngineContract:
 
     # Leases
 
-    async def test_every_handle_reads_the_renewed_leases_of_all_nodes(self, engine: Engine, second: Engine) -> None:
+    async def test_every_node_reads_from_the_store_the_renewed_leases_of_all_nodes(
+        self, engine: Engine, second: Engine
+    ) -> None:
         one, other = new_epoch(), new_epoch()
         assert await engine.renew(Lease(one, 1, NOW), begins=True)
         assert await second.renew(Lease(other, 1, NOW), begins=True)
@@ -1101,7 +1159,9 @@ class EngineContract:
         assert await engine.renew(Lease(epoch, 10, NOW + 100))
         assert await engine.leases() == [Lease(epoch, 10, NOW + 100)]
 
-    async def test_only_one_of_two_observers_marks_a_lease_dead(self, engine: Engine, second: Engine) -> None:
+    async def test_only_one_of_two_nodes_can_mark_the_lease_of_a_third_node_dead(
+        self, engine: Engine, second: Engine
+    ) -> None:
         epoch = new_epoch()
         await engine.renew(Lease(epoch, 1, NOW), begins=True)
         marks = await asyncio.gather(engine.mark_dead(epoch, 1), second.mark_dead(epoch, 1))
@@ -1135,7 +1195,7 @@ class EngineContract:
 
     # Unsaved records: those that the ledger does not have yet
 
-    async def test_unsaved_returns_flagged_records_up_to_the_limit(self, engine: Engine) -> None:
+    async def test_records_with_the_unsaved_flag_are_returned_up_to_the_limit(self, engine: Engine) -> None:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 5))
         await node.write(*[Write(user, None, record(1), unsaved=user != users[2]) for user in users])
@@ -1145,7 +1205,9 @@ class EngineContract:
         assert len(some) == 3
         assert set(some) < marked
 
-    async def test_saved_clears_the_unsaved_flag_and_keeps_the_record(self, engine: Engine) -> None:
+    async def test_reporting_a_record_as_saved_clears_its_unsaved_flag_and_keeps_the_record(
+        self, engine: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100, unsaved=True))
         await engine.saved(0, [(user, record(1), False)])
@@ -1153,7 +1215,9 @@ class EngineContract:
         assert await stored(engine, user) == record(1)
         assert (await due_in(engine, 0, 100, 10)).users == (user,)
 
-    async def test_saved_with_drop_removes_record_and_wake_up_without_a_log_entry(self, engine: Engine) -> None:
+    async def test_reporting_a_record_as_saved_with_drop_removes_record_and_timer_without_a_log_entry(
+        self, engine: Engine
+    ) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100, unsaved=True))
         head = await head_of(engine)
@@ -1164,7 +1228,9 @@ class EngineContract:
         assert await walked(engine, 0, 10) == []
         assert await head_of(engine) == head
 
-    async def test_saved_ignores_records_that_changed_meanwhile(self, engine: Engine, second: Engine) -> None:
+    async def test_reporting_a_record_as_saved_has_no_effect_if_the_record_changed_meanwhile(
+        self, engine: Engine, second: Engine
+    ) -> None:
         node = await joined(engine)
         changed, gone, same = islice(users_of(engine, 0), 3)
         await node.write(*[Write(user, None, record(1), 100, unsaved=True) for user in (changed, gone, same)])
@@ -1175,7 +1241,7 @@ class EngineContract:
         assert [loaded.record for loaded in await engine.load([changed, gone, same])] == [record(2), None, None]
         assert await due_in(engine, 0, 1000, 10) == Due((changed,), None)
 
-    async def test_a_dropped_record_can_be_written_again(self, engine: Engine) -> None:
+    async def test_a_record_dropped_after_it_was_saved_can_be_written_again(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), unsaved=True))
         await engine.saved(0, [(user, record(1), True)])
@@ -1184,41 +1250,49 @@ class EngineContract:
 
     # Terms
 
-    async def test_open_accepts_equal_terms(self, second: Engine) -> None:
+    async def test_a_node_with_the_same_cluster_settings_may_open_the_store(self, second: Engine) -> None:
         await second.open(TERMS)
 
     @pytest.mark.parametrize("term", sorted(TERMS))
-    async def test_open_refuses_a_different_term_and_names_it(self, engine: Engine, second: Engine, term: str) -> None:
+    async def test_a_node_with_a_different_cluster_setting_may_not_open_the_store_and_the_error_names_it(
+        self, engine: Engine, second: Engine, term: str
+    ) -> None:
         with pytest.raises(ConfigurationError, match=term):
             await second.open({**TERMS, term: "another"})
         await second.open(TERMS)
 
-    async def test_open_adds_a_new_term_and_compares_it_later(self, engine: Engine, second: Engine) -> None:
+    async def test_a_cluster_setting_that_is_new_to_the_store_is_added_and_compared_from_then_on(
+        self, engine: Engine, second: Engine
+    ) -> None:
         await engine.open({**TERMS, "novelty": "1"})
         await second.open(TERMS)
         with pytest.raises(ConfigurationError, match="novelty"):
             await second.open({**TERMS, "novelty": "2"})
 
-    async def test_a_refused_open_writes_no_term(self, engine: Engine, second: Engine) -> None:
+    async def test_a_node_that_may_not_open_the_store_writes_no_cluster_setting(
+        self, engine: Engine, second: Engine
+    ) -> None:
         with pytest.raises(ConfigurationError):
             await second.open({"novelty": "1", **TERMS, "grace": "another"})
         await engine.open({**TERMS, "novelty": "2"})
 
     # Direct messages
 
-    async def test_every_handle_receives_a_message_including_the_sender(self, engine: Engine, second: Engine) -> None:
+    async def test_a_message_sent_through_the_store_reaches_every_node_including_the_sender(
+        self, engine: Engine, second: Engine
+    ) -> None:
         await engine.send(b"one")
         await second.send(b"two\x00\r\n")
         assert await received(engine, 2) == [b"one", b"two\x00\r\n"]
         assert await received(second, 2) == [b"one", b"two\x00\r\n"]
 
-    async def test_a_handle_receives_a_message_once(self, engine: Engine) -> None:
+    async def test_a_message_sent_through_the_store_is_received_once(self, engine: Engine) -> None:
         await engine.send(b"one")
         await received(engine, 1)
         assert await engine.receive(A_MOMENT) == []
         assert await engine.receive(0) == []
 
-    async def test_a_message_wakes_a_waiting_handle(self, engine: Engine, second: Engine) -> None:
+    async def test_a_message_sent_through_the_store_wakes_a_waiting_node(self, engine: Engine, second: Engine) -> None:
         waiting = asyncio.create_task(second.receive(PATIENCE))
         await asyncio.sleep(A_MOMENT)
         await engine.send(b"one")

@@ -73,7 +73,7 @@ class LedgerContract:
         assert (ledger.id, await ledger.schema()) == before
         assert await seen(ledger, "ana") == NOW
 
-    async def test_a_reopened_ledger_has_the_same_id_and_facts(self, ledger: Ledger) -> None:
+    async def test_a_reopened_ledger_has_the_same_id_and_content(self, ledger: Ledger) -> None:
         if not self.durable:
             pytest.skip("this ledger ends when it is closed")
         await ledger.save_last_seen({"ana": NOW})
@@ -93,23 +93,25 @@ class LedgerContract:
 
     # --- Last seen and choices
 
-    async def test_remembered_does_not_return_unknown_users(self, ledger: Ledger) -> None:
+    async def test_reading_users_from_the_ledger_omits_unknown_users(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW})
         assert await ledger.remembered(["bo", "ana", "cy"]) == {"ana": Remembered(last_seen=NOW)}
         assert await ledger.remembered([]) == {}
 
-    async def test_remembered_returns_a_user_once_although_requested_twice(self, ledger: Ledger) -> None:
+    async def test_reading_users_from_the_ledger_returns_a_user_once_although_requested_twice(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.save_last_seen({"ana": NOW})
         assert await ledger.remembered(["ana", "bo", "ana"]) == {"ana": Remembered(last_seen=NOW)}
 
-    async def test_remembered_returns_all_facts_of_a_user(self, ledger: Ledger) -> None:
+    async def test_reading_a_user_from_the_ledger_returns_last_seen_mode_and_idle_after(self, ledger: Ledger) -> None:
         choice = Choice("ana", 3, Mode.AWAY, NOW + 1, Custom("out", "🌴", NOW + 2))
         await ledger.save_last_seen({"ana": NOW})
         await ledger.save_choices([choice])
         await ledger.set_idle_after("ana", 60_000)
         assert await ledger.remembered(["ana"]) == {"ana": Remembered(NOW, choice, 60_000)}
 
-    async def test_remembered_returns_a_user_with_a_single_fact(self, ledger: Ledger) -> None:
+    async def test_reading_users_from_the_ledger_returns_a_user_with_only_one_saved_value(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW})
         await ledger.save_choices([Choice("bo", 1)])
         await ledger.set_idle_after("cy", 60_000)
@@ -119,13 +121,13 @@ class LedgerContract:
             "cy": Remembered(idle_after=60_000),
         }
 
-    async def test_the_ledger_keeps_the_later_last_seen(self, ledger: Ledger) -> None:
+    async def test_of_two_last_seen_times_of_a_user_the_ledger_keeps_the_later(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_last_seen({"ana": NOW - 1, "bo": NOW + 1, "cy": 0})
         known = await ledger.remembered(["ana", "bo", "cy"])
         assert {user: fact.last_seen for user, fact in known.items()} == {"ana": NOW, "bo": NOW + 1, "cy": 0}
 
-    async def test_a_choice_is_read_as_it_was_saved(self, ledger: Ledger) -> None:
+    async def test_mode_and_custom_status_are_read_from_the_ledger_as_they_were_saved(self, ledger: Ledger) -> None:
         odd = Custom('"quoted"\n\\ {} – é', "👩‍👩‍👧", NOW)
         customs = (None, Custom("lunch"), Custom("", "🍜"), odd)
         combined = enumerate(itertools.product(Mode, (None, NOW), customs))
@@ -138,7 +140,9 @@ class LedgerContract:
         assert {user: fact.choice for user, fact in known.items()} == choices
         assert all(isinstance(fact.choice and fact.choice.mode, Mode) for fact in known.values())
 
-    async def test_only_a_greater_version_replaces_a_choice(self, ledger: Ledger) -> None:
+    async def test_a_mode_saved_in_the_ledger_is_replaced_only_by_one_with_a_greater_version(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.save_choices([Choice("ana", 5, Mode.BUSY, None, Custom("lunch"))])
         await ledger.save_choices([Choice("ana", 4, Mode.AWAY)])
         await ledger.save_choices([Choice("ana", 5, Mode.INVISIBLE)])
@@ -148,7 +152,9 @@ class LedgerContract:
         await ledger.save_choices([Choice("ana", 7)])
         assert await chosen(ledger, "ana") == Choice("ana", 7)
 
-    async def test_users_with_a_mode_a_custom_status_or_a_source_are_listed(self, ledger: Ledger) -> None:
+    async def test_the_ledger_lists_users_with_a_mode_or_custom_status_set_by_themselves_or_a_service(
+        self, ledger: Ledger
+    ) -> None:
         source = Sourced(Source.CALL, Mode.AWAY)
         rows = [
             Choice("a", 1, Mode.BUSY),
@@ -161,13 +167,13 @@ class LedgerContract:
         assert await ledger.chosen("a", 1) == rows[1:2]
 
     @pytest.mark.parametrize("versions", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
-    async def test_a_batch_with_several_choices_of_a_user_saves_the_newest(
+    async def test_of_several_modes_of_a_user_in_one_batch_the_ledger_saves_the_newest(
         self, ledger: Ledger, versions: tuple[int, ...]
     ) -> None:
         await ledger.save_choices([Choice("ana", version, Mode(version)) for version in versions])
         assert await chosen(ledger, "ana") == Choice("ana", 3, Mode(3))
 
-    async def test_idle_after_can_be_set_replaced_and_removed(self, ledger: Ledger) -> None:
+    async def test_the_idle_after_preference_can_be_set_replaced_and_removed(self, ledger: Ledger) -> None:
         await ledger.set_idle_after("ana", 60_000)
         await ledger.set_idle_after("ana", 90_000)
         assert await ledger.remembered(["ana"]) == {"ana": Remembered(idle_after=90_000)}
@@ -208,28 +214,34 @@ class LedgerContract:
 
     # --- Runs: the users that were online when a process was killed
 
-    async def test_close_runs_sets_last_seen_of_marked_users_to_the_last_stamp(self, ledger: Ledger) -> None:
+    async def test_after_a_crash_last_seen_of_users_marked_online_is_the_last_time_stamp_of_their_node(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.open_marks("run", flagged("ana", "bo"), [])
         await ledger.stamp_run("run", NOW)
         await ledger.stamp_run("run", NOW + 1_000)
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 1_000] * 2
 
-    async def test_close_runs_ignores_users_whose_mark_was_removed(self, ledger: Ledger) -> None:
+    async def test_after_a_crash_users_whose_online_mark_was_removed_get_no_new_last_seen(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", flagged("ana", "bo"), [])
         await ledger.open_marks("run", {}, ["ana", "never-marked"])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
         assert await ledger.remembered(["ana", "never-marked"]) == {}
 
-    async def test_close_runs_keeps_a_later_last_seen(self, ledger: Ledger) -> None:
+    async def test_after_a_crash_a_last_seen_later_than_the_last_time_stamp_of_the_node_is_kept(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.save_last_seen({"ana": NOW + 5, "bo": NOW - 5})
         await ledger.open_marks("run", flagged("ana", "bo"), [])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 5, NOW]
 
-    async def test_a_run_is_closed_once(self, ledger: Ledger) -> None:
+    async def test_the_cleanup_after_a_crashed_node_happens_once_even_if_it_gets_another_time_stamp(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.open_marks("run", flagged("ana"), [])
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
@@ -238,14 +250,14 @@ class LedgerContract:
         assert await ledger.close_runs() == 0
         assert await seen(ledger, "ana") == NOW
 
-    async def test_a_second_mark_of_a_user_has_no_effect(self, ledger: Ledger) -> None:
+    async def test_a_user_marked_online_twice_by_a_node_is_unmarked_by_one_removal(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", flagged("ana"), [])
         await ledger.open_marks("run", flagged("ana", "bo"), iter(["ana"]))
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 1
         assert await ledger.remembered(["ana", "bo"]) == {"bo": Remembered(last_seen=NOW)}
 
-    async def test_close_runs_counts_a_user_of_several_runs_once_and_uses_the_latest_stamp(
+    async def test_after_a_crash_last_seen_of_a_user_marked_online_by_several_nodes_is_the_latest_time_stamp(
         self, ledger: Ledger
     ) -> None:
         for run, stamp in (("one", NOW), ("two", NOW + 9), ("three", NOW + 3)):
@@ -256,14 +268,14 @@ class LedgerContract:
         assert await ledger.close_runs() == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 9, NOW]
 
-    async def test_close_runs_sets_no_last_seen_for_a_run_without_a_stamp(self, ledger: Ledger) -> None:
+    async def test_after_a_crash_of_a_node_without_a_time_stamp_no_last_seen_is_set(self, ledger: Ledger) -> None:
         await ledger.open_marks("run", flagged("ana"), [])
         await ledger.close_runs()
         await ledger.stamp_run("run", NOW)
         assert await ledger.close_runs() == 0
         assert await ledger.remembered(["ana"]) == {}
 
-    async def test_close_runs_processes_thousands_of_marked_users(self, ledger: Ledger) -> None:
+    async def test_after_a_crash_last_seen_of_thousands_of_users_marked_online_is_set(self, ledger: Ledger) -> None:
         users = [f"user-{number}" for number in range(MANY)]
         await ledger.open_marks("run", flagged(*users), [])
         await ledger.open_marks("run", {}, users[::2])
@@ -273,7 +285,9 @@ class LedgerContract:
 
     # --- Runs that are open: nodes that are alive, or that died with their store
 
-    async def test_users_marked_in_an_open_run_were_last_seen_at_its_stamp(self, ledger: Ledger) -> None:
+    async def test_last_seen_of_users_marked_online_by_a_running_node_is_the_last_time_stamp_of_the_node(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.save_last_seen({"bo": NOW - 5, "cy": NOW + 5})
         assert not await ledger.stamp_run("run", NOW - 1_000)
         await ledger.open_marks("run", flagged("ana", "bo", "cy", at=NOW - 500), [])
@@ -283,14 +297,18 @@ class LedgerContract:
         await ledger.open_marks("run", {}, ["ana"])
         assert await ledger.remembered(["ana"]) == {}
 
-    async def test_of_several_open_runs_the_latest_stamp_counts(self, ledger: Ledger) -> None:
+    async def test_last_seen_of_a_user_marked_online_by_several_running_nodes_is_the_latest_time_stamp(
+        self, ledger: Ledger
+    ) -> None:
         for run, stamp in (("one", NOW), ("two", NOW + 9), ("three", NOW + 3)):
             await ledger.stamp_run(run, stamp)
             await ledger.open_marks(run, flagged("ana"), [])
         assert await ledger.open_runs() == {"one": NOW, "two": NOW + 9, "three": NOW + 3}
         assert await seen(ledger, "ana") == NOW + 9
 
-    async def test_closing_a_run_saves_its_last_seens_and_leaves_other_runs_open(self, ledger: Ledger) -> None:
+    async def test_the_cleanup_after_a_dead_node_saves_last_seen_of_its_users_and_affects_no_other_node(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.save_last_seen({"bo": NOW + 5})
         for run, stamp in (("one", NOW), ("two", NOW + 9)):
             await ledger.stamp_run(run, stamp)
@@ -303,14 +321,16 @@ class LedgerContract:
         assert not await ledger.stamp_run("one", NOW + 20)
         assert await seen(ledger, "ana") == NOW
 
-    async def test_a_run_is_closed_with_no_last_seen_after_the_given_time(self, ledger: Ledger) -> None:
+    async def test_the_cleanup_after_a_dead_node_saves_no_last_seen_later_than_the_given_time(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.save_last_seen({"bo": NOW - 1})
         await ledger.stamp_run("run", NOW)
         await ledger.open_marks("run", flagged("ana", "bo", at=NOW + 1), [])
         assert await ledger.close_run("run", NOW - 3) == 2
         assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW - 3, NOW - 1]
 
-    async def test_the_end_of_a_run_saves_nothing(self, ledger: Ledger) -> None:
+    async def test_a_node_that_stops_cleanly_saves_no_last_seen_from_its_online_marks(self, ledger: Ledger) -> None:
         await ledger.stamp_run("run", NOW)
         await ledger.open_marks("run", flagged("ana"), [])
         await ledger.end_run("run")
@@ -318,7 +338,9 @@ class LedgerContract:
         assert await ledger.remembered(["ana"]) == {}
 
     @pytest.mark.parametrize("closed", [False, True])
-    async def test_a_mark_never_shows_when_a_hidden_user_was_online(self, ledger: Ledger, *, closed: bool) -> None:
+    async def test_a_mark_that_a_hidden_user_is_online_never_changes_their_last_seen(
+        self, ledger: Ledger, *, closed: bool
+    ) -> None:
         """The run markers of four users do not reveal activity while hidden: ana is invisible; bo hid from all users at
         NOW; cy did so before any user had seen cy; dee is visible again."""
         await ledger.save_last_seen({"ana": NOW})
@@ -333,7 +355,9 @@ class LedgerContract:
         assert {user: fact.last_seen for user, fact in known.items()} == {"ana": NOW, "bo": NOW, "dee": NOW + 9}
 
     @pytest.mark.parametrize("closed", [False, True])
-    async def test_a_mark_from_before_a_deletion_has_no_effect(self, ledger: Ledger, *, closed: bool) -> None:
+    async def test_a_mark_that_a_user_is_online_has_no_effect_if_it_is_from_before_their_deletion(
+        self, ledger: Ledger, *, closed: bool
+    ) -> None:
         await ledger.stamp_run("run", NOW)
         await ledger.erase(Void("ana", NOW, NOW + 60_000, erased=NOW + 1))
         await ledger.open_marks("run", flagged("ana", at=NOW), [])
@@ -343,7 +367,7 @@ class LedgerContract:
 
     # --- Relations
 
-    async def test_a_follow_is_a_relation_only_if_it_is_mutual(self, ledger: Ledger) -> None:
+    async def test_a_follow_counts_as_a_relation_only_if_it_is_mutual(self, ledger: Ledger) -> None:
         await ledger.apply([follow("ana", "bo")])
         assert await ledger.follows("ana", "bo")
         assert not await ledger.follows("bo", "ana")
@@ -355,7 +379,7 @@ class LedgerContract:
         assert await ledger.follows("bo", "ana")
 
     @pytest.mark.parametrize(("a", "b"), [("ana", "bo"), ("bo", "ana")])
-    async def test_a_contact_has_no_direction(self, ledger: Ledger, a: str, b: str) -> None:
+    async def test_a_contact_between_two_users_has_no_direction(self, ledger: Ledger, a: str, b: str) -> None:
         await ledger.apply([contact(a, b)])
         assert await both_ways(ledger, "ana", "bo") == Relation(contact=True)
         assert await ledger.apply([contact(b, a)]) == 0
@@ -365,7 +389,7 @@ class LedgerContract:
         assert await both_ways(ledger, "ana", "bo") == Relation()
 
     @pytest.mark.parametrize("until", [None, NOW + 1])
-    async def test_a_contact_is_in_force_before_its_end(self, ledger: Ledger, until: int | None) -> None:
+    async def test_a_contact_is_in_force_before_its_end_time(self, ledger: Ledger, until: int | None) -> None:
         await ledger.apply([contact("ana", "bo", until)])
         assert await both_ways(ledger, "ana", "bo") == Relation(contact=True, contact_until=until)
         for one, other in (("ana", "bo"), ("bo", "ana")):
@@ -373,7 +397,7 @@ class LedgerContract:
             assert await ledger.contacts(one, NOW) == [other]
 
     @pytest.mark.parametrize("until", [NOW, NOW - 1, 0])
-    async def test_a_contact_is_not_in_force_at_or_after_its_end(self, ledger: Ledger, until: int) -> None:
+    async def test_a_contact_is_not_in_force_at_or_after_its_end_time(self, ledger: Ledger, until: int) -> None:
         await ledger.apply([contact("ana", "bo", until)])
         assert await both_ways(ledger, "ana", "bo") == Relation()
         for one, other in (("ana", "bo"), ("bo", "ana")):
@@ -388,13 +412,15 @@ class LedgerContract:
         assert await both_ways(ledger, "ana", "bo", NOW) == Relation(mutual_follow=True)
         assert await ledger.contacts("ana", NOW) == ["bo"]
 
-    async def test_between_returns_relations_in_the_order_of_the_request_with_duplicates(self, ledger: Ledger) -> None:
+    async def test_relations_to_several_users_are_read_in_the_order_of_the_request_with_duplicates(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.apply([*mutual("ana", "bo"), contact("ana", "cy", NOW + 1)])
         asked = ["dee", "cy", "bo", "ana", "cy", "bo", "dee"]
         known = {"bo": Relation(mutual_follow=True), "cy": Relation(contact=True, contact_until=NOW + 1)}
         assert await ledger.between("ana", asked, NOW) == [known.get(user, Relation()) for user in asked]
 
-    async def test_contacts_returns_each_user_once_in_sorted_order(self, ledger: Ledger) -> None:
+    async def test_the_contacts_of_a_user_are_read_once_each_in_sorted_order(self, ledger: Ledger) -> None:
         others = ["🎉", "é", "a", "Z", "zebra", "10", "9"]
         await ledger.apply([row for other in others[::2] for row in mutual("me", other)])
         await ledger.apply([contact(other, "me") for other in others[1:]])
@@ -417,7 +443,7 @@ class LedgerContract:
         assert not await ledger.is_member("r1", "ana")
         assert await ledger.is_member("r1", "bo")
 
-    async def test_apply_returns_the_number_of_changed_rows(self, ledger: Ledger) -> None:
+    async def test_writing_relations_returns_the_number_of_changed_rows(self, ledger: Ledger) -> None:
         rows = [follow("ana", "bo"), contact("ana", "cy", NOW), room("r", "ana")]
         assert await ledger.apply(rows) == 3
         assert await ledger.apply(rows) == 0
@@ -425,7 +451,9 @@ class LedgerContract:
         assert await ledger.apply([gone(row) for row in rows]) == 3
         assert await ledger.apply([gone(row) for row in rows]) == 0
 
-    async def test_apply_uses_the_last_of_several_rows_about_the_same_relation(self, ledger: Ledger) -> None:
+    async def test_of_several_rows_about_the_same_relation_in_one_batch_the_last_one_counts(
+        self, ledger: Ledger
+    ) -> None:
         put = [follow("ana", "bo"), contact("ana", "bo"), room("r", "ana")]
         take = [gone(row) for row in put]
         assert await ledger.apply([*put, *take, *put, *put]) == 3
@@ -435,7 +463,7 @@ class LedgerContract:
         assert await ledger.contact("ana", "bo", NOW) == (True, NOW + 9)
         assert not await ledger.is_member("r", "ana")
 
-    async def test_apply_changes_nothing_if_a_row_has_an_unknown_kind(self, ledger: Ledger) -> None:
+    async def test_writing_relations_changes_nothing_if_one_row_has_an_unknown_kind(self, ledger: Ledger) -> None:
         await ledger.apply([follow("ana", "bo")])
         head = await ledger.changes_head()
         with pytest.raises(ValueError, match="enemy"):
@@ -444,7 +472,7 @@ class LedgerContract:
         assert not await ledger.follows("bo", "ana")
         assert await ledger.changes(head, 10) == ([], head)
 
-    async def test_apply_accepts_thousands_of_rows_in_one_batch(self, ledger: Ledger) -> None:
+    async def test_thousands_of_relations_can_be_written_in_one_batch(self, ledger: Ledger) -> None:
         others = [f"user-{number:05}" for number in range(MANY)]
         assert await ledger.apply([row for other in others for row in mutual("me", other)]) == 2 * MANY
         assert await ledger.contacts("me", NOW) == others
@@ -452,7 +480,7 @@ class LedgerContract:
         assert await ledger.apply([gone(follow(other, "me")) for other in others[::2]]) == MANY // 2
         assert await ledger.contacts("me", NOW) == others[1::2]
 
-    async def test_share_rooms_returns_the_users_that_share_a_room(self, ledger: Ledger) -> None:
+    async def test_share_rooms_returns_only_users_who_are_in_a_room_with_the_given_user(self, ledger: Ledger) -> None:
         await ledger.apply([room("r1", user) for user in ("ana", "bo", "cy")])
         await ledger.apply([room("r2", user) for user in ("ana", "bo", "dee")])
         assert await ledger.share_rooms("ana", ["bo", "dee", "eve", "ana", "bo"]) == {"bo", "dee"}
@@ -462,7 +490,7 @@ class LedgerContract:
 
     # --- Preferences and blocks
 
-    async def test_a_user_without_a_preference_is_not_returned(self, ledger: Ledger) -> None:
+    async def test_reading_preferences_omits_users_who_have_none(self, ledger: Ledger) -> None:
         await ledger.set_idle_after("ana", 60_000)
         assert await ledger.preferences(["ana", "bo"]) == {}
         assert await ledger.preferences([]) == {}
@@ -481,7 +509,7 @@ class LedgerContract:
         await ledger.set_preferences("ana", PreferencesEdit(visibility=Visibility.CONTACTS), NOW, None)
         assert await ledger.preferences(["ana"]) == {}
 
-    async def test_preferences_and_idle_after_do_not_change_each_other(self, ledger: Ledger) -> None:
+    async def test_setting_idle_after_changes_no_other_preference_and_the_reverse(self, ledger: Ledger) -> None:
         await ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None)
         await ledger.set_idle_after("ana", 60_000)
         await ledger.set_preferences("ana", PreferencesEdit(share_last_seen=False), NOW, None)
@@ -490,7 +518,9 @@ class LedgerContract:
         await ledger.set_idle_after("ana", None)
         assert await ledger.preferences(["ana"]) == {"ana": Preferences(public=True, share_last_seen=False)}
 
-    async def test_visibility_nobody_keeps_the_last_seen_of_the_moment_of_hiding(self, ledger: Ledger) -> None:
+    async def test_saving_visibility_nobody_also_saves_the_last_seen_of_the_moment_of_hiding(
+        self, ledger: Ledger
+    ) -> None:
         nobody = PreferencesEdit(visibility=Visibility.NOBODY)
         hidden = Preferences(Visibility.NOBODY, hidden_at=NOW, hidden_last_seen=NOW - 5)
         assert await ledger.set_preferences("ana", nobody, NOW, NOW - 5) == hidden
@@ -500,7 +530,7 @@ class LedgerContract:
         again = await ledger.set_preferences("ana", nobody, NOW + 11, None)
         assert again == Preferences(Visibility.NOBODY, hidden_at=NOW + 11, hidden_last_seen=None)
 
-    async def test_both_users_of_a_block_find_it(self, ledger: Ledger) -> None:
+    async def test_a_block_in_the_ledger_is_found_by_either_of_its_two_users(self, ledger: Ledger) -> None:
         placed = BlockRow("ana", "bo", NOW, NOW - 1, NOW - 2)
         assert await ledger.block(placed)
         assert await ledger.blocks("ana", ["cy", "bo", "bo"]) == [placed]
@@ -510,7 +540,7 @@ class LedgerContract:
         assert await ledger.blocked("ana") == ["bo"]
         assert await ledger.blocked("bo") == []
 
-    async def test_two_may_block_each_other(self, ledger: Ledger) -> None:
+    async def test_two_users_may_block_each_other(self, ledger: Ledger) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
         await ledger.block(BlockRow("bo", "ana", NOW + 1, 5, 6))
         forth, back = sorted(await ledger.blocks("ana", ["bo"]), key=lambda row: row.at)
@@ -518,20 +548,26 @@ class LedgerContract:
         assert await ledger.unblock("ana", "bo", NOW)
         assert await ledger.blocks("ana", ["bo"]) == [back]
 
-    async def test_a_second_block_between_two_users_keeps_the_last_seens_of_the_first(self, ledger: Ledger) -> None:
+    async def test_a_second_block_between_two_users_keeps_the_last_seen_times_of_the_first(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
         await ledger.block(BlockRow("bo", "ana", NOW + 1, 5, 6))
         await ledger.unblock("ana", "bo", NOW + 2)
         assert await ledger.blocks("ana", ["bo"]) == [BlockRow("bo", "ana", NOW + 1, 2, 1)]
 
-    async def test_a_block_of_a_hidden_user_keeps_the_last_seen_of_hiding(self, ledger: Ledger) -> None:
+    async def test_a_block_between_a_hidden_user_and_another_keeps_the_last_seen_of_the_moment_of_hiding(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.set_preferences("bo", PreferencesEdit(visibility=Visibility.NOBODY), NOW, 7)
         await ledger.block(BlockRow("ana", "bo", NOW + 1, 8, 9))
         await ledger.block(BlockRow("bo", "cy", NOW + 1, 8, 9))
         assert await ledger.blocks("ana", ["bo"]) == [BlockRow("ana", "bo", NOW + 1, 8, 7)]
         assert await ledger.blocks("bo", ["cy"]) == [BlockRow("bo", "cy", NOW + 1, 7, 9)]
 
-    async def test_blocks_at_once_succeed_while_the_blocked_user_changes_preferences(self, ledger: Ledger) -> None:
+    async def test_many_blocks_of_a_user_at_once_succeed_while_the_user_changes_preferences(
+        self, ledger: Ledger
+    ) -> None:
         async def hide_and_show() -> None:
             for number in range(20):
                 edit = PreferencesEdit(visibility=(Visibility.NOBODY, Visibility.CONTACTS)[number % 2])
@@ -544,7 +580,7 @@ class LedgerContract:
         assert len(rows) == 50
         assert {row.blocked_seen for row in rows} <= {*range(0, 20, 2), 100}
 
-    async def test_blocking_again_changes_nothing(self, ledger: Ledger) -> None:
+    async def test_blocking_the_same_user_again_changes_nothing(self, ledger: Ledger) -> None:
         placed = BlockRow("ana", "bo", NOW, NOW - 1, NOW - 2)
         await ledger.block(placed)
         assert not await ledger.block(BlockRow("ana", "bo", NOW + 1, NOW + 1, NOW + 1))
@@ -563,7 +599,9 @@ class LedgerContract:
         await ledger.unblock("ana", "user-0", NOW)
         assert await ledger.block(BlockRow("ana", "one-more", NOW), 3)
 
-    async def test_a_lifted_block_that_is_kept_counts_and_can_be_renewed(self, ledger: Ledger) -> None:
+    async def test_a_lifted_block_that_is_still_kept_counts_against_the_limit_and_can_be_renewed(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.set_preferences("ana", PreferencesEdit(visibility=Visibility.NOBODY), NOW, None)
         assert await ledger.block(BlockRow("ana", "bo", NOW), 1)
         await ledger.unblock("ana", "bo", NOW + 1)
@@ -571,19 +609,21 @@ class LedgerContract:
             await ledger.block(BlockRow("ana", "cy", NOW + 2), 1)
         assert await ledger.block(BlockRow("ana", "bo", NOW + 2), 1)
 
-    async def test_whom_one_blocks_is_sorted_and_taken_to_the_letter(self, ledger: Ledger) -> None:
+    async def test_the_block_list_of_a_user_is_sorted_and_keeps_ids_byte_for_byte(self, ledger: Ledger) -> None:
         for user in ODD_IDS:
             await ledger.block(BlockRow("me", user, NOW))
         assert await ledger.blocked("me") == sorted(ODD_IDS)
         assert len(await ledger.blocks("me", ODD_IDS)) == len(ODD_IDS)
 
-    async def test_unblock_returns_false_without_a_block(self, ledger: Ledger) -> None:
+    async def test_unblocking_a_user_who_is_not_blocked_returns_false(self, ledger: Ledger) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW))
         assert not await ledger.unblock("bo", "ana", NOW)
         assert not await ledger.unblock("ana", "cy", NOW)
         assert await ledger.blocked("ana") == ["bo"]
 
-    async def test_a_lifted_block_is_kept_but_no_longer_in_force(self, ledger: Ledger) -> None:
+    async def test_a_block_lifted_while_a_user_has_visibility_nobody_stays_stored_but_is_not_in_force(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
         await ledger.set_preferences("bo", PreferencesEdit(visibility=Visibility.NOBODY), NOW + 4, 9)
         assert await ledger.unblock("ana", "bo", NOW + 5)
@@ -593,12 +633,14 @@ class LedgerContract:
         assert await ledger.block(BlockRow("ana", "bo", NOW + 9, 3, 4))
         assert await ledger.blocks("bo", ["ana"]) == [BlockRow("ana", "bo", NOW + 9, 3, 2)]
 
-    async def test_a_lifted_block_is_removed_if_neither_user_is_hidden(self, ledger: Ledger) -> None:
+    async def test_a_block_lifted_while_neither_user_has_visibility_nobody_is_deleted(self, ledger: Ledger) -> None:
         await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
         assert await ledger.unblock("ana", "bo", NOW + 5)
         assert await ledger.blocks("bo", ["ana"]) == []
 
-    async def test_a_lifted_block_is_deleted_when_neither_user_has_visibility_nobody(self, ledger: Ledger) -> None:
+    async def test_a_kept_lifted_block_is_deleted_when_neither_user_has_visibility_nobody_any_more(
+        self, ledger: Ledger
+    ) -> None:
         nobody, contacts = (PreferencesEdit(visibility=v) for v in (Visibility.NOBODY, Visibility.CONTACTS))
         for user in ("ana", "bo"):
             await ledger.set_preferences(user, nobody, NOW, None)
@@ -614,7 +656,7 @@ class LedgerContract:
         assert await ledger.blocks("bo", ["ana", "cy"]) == []
         assert await ledger.blocked("ana") == ["dee"]
 
-    async def test_blocks_accepts_thousands_of_users_in_one_call(self, ledger: Ledger) -> None:
+    async def test_blocks_with_thousands_of_users_can_be_read_in_one_call(self, ledger: Ledger) -> None:
         others = [f"user-{number:05}" for number in range(200)]
         for other in others:
             await ledger.block(BlockRow("me", other, NOW, 1, 2))
@@ -623,7 +665,7 @@ class LedgerContract:
         assert sorted(row.blocked for row in found) == others
         assert await ledger.preferences(asked) == {}
 
-    async def test_pair_facts_returns_relations_rooms_blocks_and_preferences_in_one_call(self, ledger: Ledger) -> None:
+    async def test_relations_shared_rooms_blocks_and_preferences_can_be_read_in_one_call(self, ledger: Ledger) -> None:
         await ledger.apply([*mutual("ana", "bo"), contact("ana", "cy", NOW + 1), contact("ana", "old", NOW)])
         await ledger.apply([room("r", user) for user in ("ana", "dee")])
         await ledger.block(BlockRow("eve", "ana", NOW))
@@ -635,7 +677,9 @@ class LedgerContract:
         assert set(found.mates) == {"dee"}
         assert found.preferences == {"bo": private}
 
-    async def test_pair_facts_omits_facts_that_are_not_requested(self, ledger: Ledger) -> None:
+    async def test_one_call_for_relations_rooms_blocks_and_preferences_omits_what_is_not_requested(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.apply([*mutual("ana", "bo"), room("r", "ana"), room("r", "bo")])
         await ledger.block(BlockRow("ana", "bo", NOW))
         found = await ledger.pair_facts("ana", ["bo"], [], NOW, related=False, rooms=False)
@@ -646,12 +690,14 @@ class LedgerContract:
 
     # --- The table of changes
 
-    async def test_a_new_ledger_has_no_changes(self, ledger: Ledger) -> None:
+    async def test_the_change_table_of_a_new_ledger_is_empty(self, ledger: Ledger) -> None:
         head = await ledger.changes_head()
         assert await ledger.changes(head, 10) == ([], head)
         assert await ledger.changes(0, 10) == ([], 0)
 
-    async def test_the_change_table_lists_every_kind_of_change(self, ledger: Ledger) -> None:
+    async def test_the_change_table_lists_changes_of_relations_rooms_preferences_and_blocks(
+        self, ledger: Ledger
+    ) -> None:
         head = await ledger.changes_head()
         await ledger.apply([follow("ana", "bo")])
         await ledger.apply([contact("cy", "ana")])
@@ -675,7 +721,9 @@ class LedgerContract:
         assert (told[3].a, told[3].b) == ("ana", "")
         assert await ledger.changes_head() == last > head
 
-    async def test_the_change_table_lists_changes_given_to_note_changes(self, ledger: Ledger) -> None:
+    async def test_relation_changes_reported_by_an_application_are_listed_in_the_change_table(
+        self, ledger: Ledger
+    ) -> None:
         head = await ledger.changes_head()
         noted = [
             LedgerChange("relation", "bo", "ana"),
@@ -689,7 +737,7 @@ class LedgerContract:
         assert told == noted
         assert await ledger.changes_head() == last > head
 
-    async def test_the_change_table_lists_removals_and_changed_ends(self, ledger: Ledger) -> None:
+    async def test_the_change_table_lists_removed_relations_and_changed_end_times(self, ledger: Ledger) -> None:
         await ledger.apply([follow("ana", "bo"), contact("ana", "cy"), room("r", "ana")])
         await ledger.set_idle_after("ana", 60_000)
         head = await ledger.changes_head()
@@ -712,7 +760,7 @@ class LedgerContract:
         await ledger.save_choices([Choice("ana", 1)])
         assert await ledger.changes(head, 10) == ([], head)
 
-    async def test_changes_are_read_page_by_page(self, ledger: Ledger) -> None:
+    async def test_the_change_table_is_read_page_by_page(self, ledger: Ledger) -> None:
         for number in range(7):
             await ledger.set_idle_after(f"user-{number}", 60_000)
         read: list[str] = []
@@ -724,14 +772,16 @@ class LedgerContract:
         assert read == [f"user-{number}" for number in range(7)]
         assert cursor == await ledger.changes_head()
 
-    async def test_forget_changes_deletes_old_changes_and_keeps_later_ones(self, ledger: Ledger) -> None:
+    async def test_old_rows_of_the_change_table_can_be_deleted_and_later_rows_stay(self, ledger: Ledger) -> None:
         await ledger.set_idle_after("ana", 60_000)
         old = await ledger.changes_head()
         await ledger.set_idle_after("bo", 60_000)
         await ledger.forget_changes(old)
         assert await ledger.changes(0, 10) == ([LedgerChange("preferences", "bo", "")], await ledger.changes_head())
 
-    async def test_changes_head_never_decreases(self, ledger: Ledger) -> None:
+    async def test_row_numbers_of_the_change_table_never_decrease_even_if_all_rows_are_deleted(
+        self, ledger: Ledger
+    ) -> None:
         """A reader's cursor into the change table stays valid when all rows are deleted: later rows get higher ids."""
         await ledger.set_idle_after("ana", 60_000)
         cursor = await ledger.changes_head()
@@ -750,14 +800,14 @@ class LedgerContract:
 
     # --- Revoked tokens, deleted users
 
-    async def test_a_revocation_is_saved_and_listed_as_a_change(self, ledger: Ledger) -> None:
+    async def test_a_token_revocation_is_saved_and_listed_in_the_change_table(self, ledger: Ledger) -> None:
         assert await ledger.void_of("ana") is None
         await ledger.void(Void("ana", NOW, NOW + 10))
         assert await ledger.void_of("ana") == Void("ana", NOW, NOW + 10)
         told, _ = await ledger.changes(0, 10)
         assert told == [LedgerChange("void", "ana", "")]
 
-    async def test_a_later_revocation_replaces_an_earlier_one_but_not_the_reverse(self, ledger: Ledger) -> None:
+    async def test_a_later_token_revocation_replaces_an_earlier_one_but_not_the_reverse(self, ledger: Ledger) -> None:
         await ledger.void(Void("ana", NOW, NOW + 10))
         head = await ledger.changes_head()
         await ledger.void(Void("ana", NOW - 1, NOW + 9))
@@ -766,7 +816,9 @@ class LedgerContract:
         assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 10)
         assert (await ledger.changes(head, 10))[0] == [LedgerChange("void", "ana", "")]
 
-    async def test_revocations_are_read_in_order_of_ids_and_deleted_after_their_end(self, ledger: Ledger) -> None:
+    async def test_token_revocations_are_read_in_order_of_user_ids_and_deleted_after_their_end(
+        self, ledger: Ledger
+    ) -> None:
         for number in range(7):
             await ledger.void(Void(f"user-{number}", NOW, NOW + number))
         first = await ledger.voids("", 4)
@@ -775,7 +827,7 @@ class LedgerContract:
         await ledger.forget_voids(NOW + 4)
         assert [void.user for void in await ledger.voids("", 9)] == ["user-5", "user-6"]
 
-    async def test_erase_deletes_everything_about_a_user(self, ledger: Ledger) -> None:
+    async def test_deleting_a_user_from_the_ledger_removes_everything_about_the_user(self, ledger: Ledger) -> None:
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_choices([Choice("ana", 3, Mode.BUSY), Choice("bo", 3, Mode.BUSY)])
         await ledger.set_idle_after("ana", 60_000)
@@ -805,7 +857,9 @@ class LedgerContract:
         assert await ledger.close_runs() == 0
         assert await ledger.remembered(["ana"]) == {}
 
-    async def test_facts_from_before_a_deletion_are_not_saved_after_it(self, ledger: Ledger) -> None:
+    async def test_last_seen_and_modes_from_before_the_deletion_of_a_user_are_not_saved_after_it(
+        self, ledger: Ledger
+    ) -> None:
         await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_choices([Choice("ana", NOW, Mode.BUSY), Choice("bo", 1, Mode.BUSY)])
@@ -814,26 +868,26 @@ class LedgerContract:
         await ledger.close_runs()
         assert set(await ledger.remembered(["ana", "bo"])) == {"bo"}
 
-    async def test_facts_from_after_a_deletion_are_saved(self, ledger: Ledger) -> None:
+    async def test_last_seen_and_modes_from_after_the_deletion_of_a_user_are_saved(self, ledger: Ledger) -> None:
         await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         choice = Choice("ana", NOW + 1, Mode.BUSY)
         await ledger.save_last_seen({"ana": NOW + 1})
         await ledger.save_choices([choice])
         assert await ledger.remembered(["ana"]) == {"ana": Remembered(NOW + 1, choice)}
 
-    async def test_a_revocation_keeps_the_time_of_an_earlier_deletion(self, ledger: Ledger) -> None:
+    async def test_a_token_revocation_keeps_the_time_of_an_earlier_deletion_of_the_user(self, ledger: Ledger) -> None:
         await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         await ledger.void(Void("ana", NOW + 5, NOW + 15))
         assert await ledger.void_of("ana") == Void("ana", NOW + 5, NOW + 15, NOW)
 
-    async def test_an_unknown_user_can_be_erased_twice(self, ledger: Ledger) -> None:
+    async def test_an_unknown_user_can_be_deleted_from_the_ledger_twice(self, ledger: Ledger) -> None:
         await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
         await ledger.erase(Void("ana", NOW + 1, NOW + 11, NOW + 1))
         assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 11, NOW + 1)
 
     # --- Concurrency
 
-    async def test_concurrent_callers_do_not_disturb_each_other(self, ledger: Ledger) -> None:
+    async def test_concurrent_callers_of_the_ledger_do_not_disturb_each_other(self, ledger: Ledger) -> None:
         async def one(number: int) -> None:
             user = f"user-{number}"
             await ledger.save_last_seen({user: NOW})
@@ -845,7 +899,7 @@ class LedgerContract:
         await asyncio.gather(*(one(number) for number in range(25)))
         assert len(await ledger.contacts("me", NOW)) == 25
 
-    async def test_a_reader_misses_no_change_during_concurrent_writes(self, ledger: Ledger) -> None:
+    async def test_a_reader_of_the_change_table_misses_no_row_during_concurrent_writes(self, ledger: Ledger) -> None:
         """A reader that has read the change table up to an id has missed no row with a lower id, whatever the order in
         which writers commit."""
         heard: list[LedgerChange] = []
@@ -886,7 +940,9 @@ class LedgerContract:
             }
             assert await ledger.remembered([user]) == {user: Remembered(idle_after=60_000)}
 
-    async def test_concurrent_choices_keep_the_greatest_version(self, ledger: Ledger) -> None:
+    async def test_of_modes_saved_at_the_same_time_the_one_with_the_greatest_version_remains(
+        self, ledger: Ledger
+    ) -> None:
         versions = [5, 9, 2, 7, 1, 8, 3, 6, 4]
         await asyncio.gather(
             *(ledger.save_choices([Choice("ana", v, Mode.BUSY, v), Choice("bo", 10 - v)]) for v in versions)
@@ -894,7 +950,7 @@ class LedgerContract:
         assert await chosen(ledger, "ana") == Choice("ana", 9, Mode.BUSY, 9)
         assert await chosen(ledger, "bo") == Choice("bo", 9)
 
-    async def test_concurrent_batches_for_the_same_users_do_not_deadlock(self, ledger: Ledger) -> None:
+    async def test_concurrent_ledger_writes_for_the_same_users_do_not_deadlock(self, ledger: Ledger) -> None:
         users = [f"user-{number:03}" for number in range(300)]
         orders = (users, users[::-1], users[::2] + users[1::2], users[150:] + users[:150])
         await asyncio.gather(
@@ -907,7 +963,7 @@ class LedgerContract:
         assert {(k.last_seen, k.choice and k.choice.version) for k in known.values()} == {(NOW + 3, 4)}
         assert all([await ledger.follows("me", user) for user in users[::50]])
 
-    async def test_facts_saved_during_a_deletion_do_not_remain(self, ledger: Ledger) -> None:
+    async def test_last_seen_and_modes_saved_while_a_user_is_being_deleted_do_not_remain(self, ledger: Ledger) -> None:
         users = [f"user-{number:02}" for number in range(20)]
 
         async def erase(user: str) -> None:
@@ -921,7 +977,7 @@ class LedgerContract:
         await asyncio.gather(save(), save(), *(erase(user) for user in users))
         assert await ledger.remembered(users) == {}
 
-    async def test_a_cancelled_call_leaves_the_ledger_consistent(self, ledger: Ledger) -> None:
+    async def test_a_cancelled_ledger_call_leaves_the_ledger_consistent(self, ledger: Ledger) -> None:
         calls = [asyncio.ensure_future(ledger.apply(mutual("me", f"user-{number}"))) for number in range(10)]
         await asyncio.sleep(0)
         for call in calls[::2]:
