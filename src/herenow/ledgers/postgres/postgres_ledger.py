@@ -43,8 +43,9 @@ can wait for each other's locks (see `dialect.LockKind`)."""
 DEADLINES = Deadlines(read=3.0, write=6.0, at_length=300.0)
 """`at_length` is for work on a whole table, or on all rows of a deleted user with very many relations."""
 
-MILLISECONDS = {"statement_timeout": 2_500, "lock_timeout": 2_000, "idle_in_transaction_session_timeout": 5_000}
-"""Time-outs in the server. They are shorter than our deadlines, so that its error arrives first; `pool` sets a longer
+MILLISECONDS = {"statement_timeout": 2_500, "lock_timeout": 4_500, "idle_in_transaction_session_timeout": 5_000}
+"""Time-outs in the server. They are shorter than our deadlines, so that its error arrives first. `lock_timeout` leaves time for
+a hundred writes of one user that wait for each other; `pool` sets a longer
 `statement_timeout` for writes. The last one releases the locks of a frozen node."""
 
 MIGRATING = {"statement_timeout": 0, "lock_timeout": 5_000, "idle_in_transaction_session_timeout": 0}
