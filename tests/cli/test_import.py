@@ -37,9 +37,9 @@ def test_standard_input_is_recognised_by_its_first_line(herenow, text):
 @pytest.mark.parametrize(
     ("relations", "line", "said"),
     [
-        ("open", "contact,ana,bob\n", "there are no contacts to keep"),
-        ("http://127.0.0.1:1/", "follow,ana,bob\n", "comes from the application"),
-        ("http://127.0.0.1:1/", "room,r,bob\n", "rooms are not kept here"),
+        ("open", "contact,ana,bob\n", "it stores no contacts"),
+        ("http://127.0.0.1:1/", "follow,ana,bob\n", "come from the application"),
+        ("http://127.0.0.1:1/", "room,r,bob\n", "this server stores no rooms"),
     ],
 )
 def test_edges_that_the_configured_relations_ignore_are_not_imported(herenow, monkeypatch, relations, line, said):

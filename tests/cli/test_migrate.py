@@ -6,10 +6,10 @@ from pathlib import Path
 def test_an_empty_ledger_is_brought_up_to_date_once(herenow):
     first = herenow("migrate")
     assert first.exit_code == 0
-    assert first.stdout.startswith("The ledger went from empty to ")
+    assert first.stdout.startswith("The database schema was migrated from empty to ")
     second = herenow("migrate")
     assert second.exit_code == 0
-    assert second.stdout.startswith("The ledger is up to date")
+    assert second.stdout.startswith("The database schema is up to date")
 
 
 def test_a_ledger_that_cannot_be_opened_gives_one_error_line(herenow):

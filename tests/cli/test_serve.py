@@ -55,7 +55,7 @@ def test_every_setting_is_a_flag_with_its_variable(herenow):
 def test_several_workers_on_memory_are_refused_with_the_remedy(herenow, started):
     result = herenow("serve", "--workers", "4")
     assert result.exit_code == 2
-    assert "several workers need a Redis engine (engine = redis://…)" in result.stderr
+    assert "several workers need Redis (engine = redis://…)" in result.stderr
     assert started == []
 
 

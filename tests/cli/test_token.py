@@ -58,7 +58,7 @@ def test_the_token_command_refuses_when_only_an_issuer_has_keys(herenow):
         (["ana", "--ttl", "nan"], "--ttl = nan is not allowed"),
         (["ana", "--ttl", "86401"], "at most token_max_ttl, which is 86400 s"),
         (["ana", "--scope", "root"], "Invalid value for '--scope'"),
-        (["ana", "--ledger", "sqlite://"], "configure a secret to mint tokens"),
+        (["ana", "--ledger", "sqlite://"], "configure a secret to make tokens"),
         ([], "Missing argument 'USER'"),
     ],
 )

@@ -97,7 +97,7 @@ async def test_top_distinguishes_a_frozen_node_from_an_unreachable_one(tmp_path)
         os.kill(server.pid, signal.SIGSTOP)
         code, _, err = await top(server.url, "--once")
     assert code == 1
-    assert "takes connections but does not answer" in err
+    assert "accepts connections but does not answer" in err
     assert "frozen" in err
 
 
@@ -117,7 +117,7 @@ async def test_top_reports_a_wrong_token_in_one_line_with_exit_code_2(server, gi
 async def test_top_exits_with_2_on_a_wrong_address(wrong):
     code, _, err = await top(wrong, "--once")
     assert code == 2
-    assert "is no address of a node" in err
+    assert "is not the address of a node" in err
 
 
 async def test_top_exits_with_2_if_another_program_answers():
@@ -130,7 +130,7 @@ async def test_top_exits_with_2_if_another_program_answers():
         port = other.sockets[0].getsockname()[1]
         code, _, err = await top(f"127.0.0.1:{port}", "--once")
     assert code == 2
-    assert "is no herenow" in err
+    assert "is not a herenow server" in err
 
 
 async def test_top_on_a_pipe_prints_until_it_is_interrupted(server):

@@ -106,7 +106,7 @@ async def test_end_cancels_the_attempt_and_its_callers_get_unavailable():
     caller = asyncio.create_task(attempts.flight())
     await asyncio.sleep(0.5)
     attempts.flight.end()
-    with pytest.raises(Unavailable, match="attempt was given up"):
+    with pytest.raises(Unavailable, match="attempt was cancelled"):
         await caller
 
 

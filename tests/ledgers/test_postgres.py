@@ -256,7 +256,7 @@ async def test_a_run_whose_lock_another_process_took_reports_it(server, ledger, 
                 break
             except ConfigurationError:
                 await asyncio.sleep(0.01)
-    with pytest.raises(Unavailable, match="has begun on this ledger"):
+    with pytest.raises(Unavailable, match="has started on this database"):
         await ledger.stamp_run("run", NOW)
 
 

@@ -123,7 +123,7 @@ async def test_a_silent_log_reader_is_detected_even_if_another_shard_does_not_an
 
 async def test_a_node_does_not_start_while_a_log_cannot_be_read(world):
     with world.faults.during(Rule(Fault.SHARD_SILENCE, shard=2)):
-        with pytest.raises(Unavailable, match="the logs of 1 shards do not answer"):
+        with pytest.raises(Unavailable, match="the logs of 1 shards cannot be read"):
             await world.start("n1")
 
 

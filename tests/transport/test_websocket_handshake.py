@@ -105,7 +105,7 @@ def test_the_first_of_repeated_headers_counts_and_list_headers_are_joined():
 def test_a_repeated_single_value_header_is_refused(value: str):
     for name in ("Host", "Origin", "Authorization", "Content-Length"):
         refuse = read_upgrade(lines(*HANDSHAKE, f"{name}: {value}", f"{name}: {value}"), peer=None, secure=False)
-        assert refuse == Refuse(400, "a header that may be said once was said twice")
+        assert refuse == Refuse(400, "a header that may occur once is repeated")
 
 
 def test_the_chosen_subprotocol_is_in_the_answer(server: Server):

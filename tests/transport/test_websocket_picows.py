@@ -143,7 +143,9 @@ async def test_the_self_test_can_run_inside_a_running_loop():
 
 def test_another_picows_version_is_refused_with_an_explanation(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(self_test, "version", lambda _name: "3.0.1")
-    with pytest.raises(ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"):
+    with pytest.raises(
+        ConfigurationError, match=r"^picows 3\.0\.1 does not work with .* install picows==2\.3\.\* or use"
+    ):
         run_self_test()
 
 

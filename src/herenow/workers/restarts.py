@@ -30,7 +30,7 @@ class Restarts:
         return self._pauses[self.in_a_row - 1] if self.in_a_row <= len(self._pauses) else None
 
     def pause_while_away(self) -> float:
-        """Seconds to wait if the worker could not start because a service is out of reach. Not counted as a death."""
+        """Seconds to wait if the worker could not start because a service is unreachable. Not counted as a death."""
         return self._pauses[-1]
 
     def pauses_between_tries(self) -> Iterator[float]:

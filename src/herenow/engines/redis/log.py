@@ -182,7 +182,7 @@ class Logs:
         self.unresponsive.update(asked)
         self.unresponsive -= answered
         if asked and not answered:
-            raise Unavailable("the logs do not answer")
+            raise Unavailable("the logs of the live store do not answer")
 
     async def wait(self, cursors: Mapping[int, int], wait: float) -> list[LogPart] | None:
         """Wait for the first reads to end. Returns the new parts, none after a time-out or a failed read; None for a gap.
@@ -232,7 +232,7 @@ def part_of(shard: int, raw: RawEntries, cursor: int) -> LogPart | None:
 
 
 def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
-    return Unavailable("the reading of the logs was given up") if read.cancelled() else read.exception()
+    return Unavailable("reading the logs was cancelled") if read.cancelled() else read.exception()
 
 
 def _retrieve_error(read: asyncio.Task[list[LogPart] | None]) -> None:

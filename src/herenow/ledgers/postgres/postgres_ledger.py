@@ -122,7 +122,7 @@ class PostgresLedger(SqlLedger):
         """Restart the cursor after the history id changed. The changes since then are unknown, so report `everything`."""
         head, id_, history = await self._read(lambda c: (self._changes.head(c), read_id(c), _session(c).history))
         if id_ != self._id:
-            raise Unavailable("The ledger cannot be used: it is another one than at the start.")
+            raise Unavailable("The database cannot be used: it is not the one that herenow started with.")
         self._history = history
         return [LedgerChange("everything", "", "")], head
 
@@ -134,7 +134,7 @@ class PostgresLedger(SqlLedger):
 
     def _open_pool(self) -> Pool:
         if self._pool is None:
-            raise Unavailable("The ledger is not open.")
+            raise Unavailable("The database is not open.")
         return self._pool
 
     async def _translate_errors(self, answer: Awaitable[T]) -> T:
@@ -174,7 +174,7 @@ class PostgresLedger(SqlLedger):
                 found = await _migrate(connection, if_empty=True)
         if found < NEWEST:  # revisions are numbered
             raise ConfigurationError(
-                f"The ledger {self._url} has schema {found!r}, and this herenow needs {NEWEST!r}: "
+                f"The database {self._url} has schema {found!r}, and this herenow needs {NEWEST!r}: "
                 "run herenow migrate first."
             )
         if found > NEWEST:

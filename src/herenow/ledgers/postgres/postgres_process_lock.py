@@ -24,15 +24,15 @@ class PostgresProcessLock:
         """Take the lock. Raises `ConfigurationError` if another process holds it."""
         if not await self._take():
             raise ConfigurationError(
-                f"The ledger {self._url} is in use by another herenow serve with the engine memory://: "
-                "stop that one, or name another ledger."
+                f"The database {self._url} is in use by another herenow serve with the engine memory://: "
+                "stop that one, or name another database."
             )
         self.begun = True
 
     async def keep(self) -> None:
         """Check the lock, and take it again if it was lost. Raises `Unavailable` if another process holds it now."""
         if not await self._take():
-            raise Unavailable("Another herenow serve with the engine memory:// has begun on this ledger.")
+            raise Unavailable("Another herenow serve with the engine memory:// has started on this database.")
 
     async def end(self) -> None:
         session, self._session = self._session, None

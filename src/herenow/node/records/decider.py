@@ -92,7 +92,7 @@ class Decider:
         person = self._people.get(user)
         if person.shard in self._authority.outages.failing:
             self._people.release(person)
-            raise Unavailable("The store is out of reach.")
+            raise Unavailable("The live store is unreachable.")
         pending = PendingEdit(edit, asyncio.get_running_loop().create_future())
         record = person.record
         with self._people.keeping(person):
@@ -332,5 +332,5 @@ class Decider:
 def _unfinished(pending: PendingEdit) -> HerenowError:
     """The error for a caller whose edit is withdrawn."""
     if pending.outcome_unknown or (pending.in_flight and pending.edit is not NO_EDIT):
-        return UnknownOutcome("The store did not answer; it may have been done.")
-    return Unavailable("The store is out of reach.")
+        return UnknownOutcome("The live store did not answer; the outcome is unknown.")
+    return Unavailable("The live store is unreachable.")

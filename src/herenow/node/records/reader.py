@@ -119,7 +119,7 @@ class Reader:
         """Adopt `current`, which a commit over `expected` found, unless the log has delivered a change meanwhile. The next
         version is above both. Raises `Unavailable` if the shard lost data."""
         if person.record.stored == expected and not await self._adopt_stored(person, expected, current):
-            raise Unavailable(f"shard {person.shard} has lost something")
+            raise Unavailable(f"shard {person.shard} has lost data")
 
     async def refresh(self, people: Sequence[Person]) -> list[Person]:
         """Read known users again, because a change may have been missed; returns those whose presence changed."""

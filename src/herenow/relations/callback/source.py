@@ -99,7 +99,7 @@ async def _ask(batcher: Batcher[Key, Fact], keys: Iterable[Key]) -> dict[Key, Fa
     """The facts that could be had; a failed key is missing. Raises `Failed` when all have failed."""
     wanted = dict.fromkeys(keys)
     if batcher.waiting + len(wanted) > MOST_WAITING:
-        raise Failed("busy", f"{batcher.waiting} questions wait for the application already.")
+        raise Failed("busy", f"{batcher.waiting} requests wait for the application already.")
     facts: dict[Key, Fact] = {}
     failed: Exception | None = None
     for key, answer in (await batcher.ask_all(wanted)).items():
