@@ -67,8 +67,8 @@ async def test_top_shows_that_a_node_is_well_and_its_figures(server):
     head, verdict, *rest = out.splitlines()
     assert server.url in head
     assert verdict == "● All is well."
-    assert "people    2 online · 0 busy · 0 away" in rest
-    assert "here      2 connections · 0 streams · 2 sessions" in rest
+    assert "users       2 online · 0 busy · 0 away" in rest
+    assert "clients     2 connections · 0 streams · 2 sessions" in rest
     assert "\x1b" not in out
 
 
@@ -228,7 +228,7 @@ async def test_top_draws_resizes_and_restores_the_terminal(server, terminal, end
     assert "\x1b[32m● All is well." in terminal.shown
     terminal.shown = ""
     terminal.resize(8, 40)  # the kernel signals the foreground process
-    await terminal.until("lines more")
+    await terminal.until("more lines")
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.shown).splitlines()
     assert len(drawn) <= 8
     assert max(map(len, drawn)) <= 40
