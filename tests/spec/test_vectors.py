@@ -98,8 +98,8 @@ def test_the_client_builds_the_set_frames_of_the_vectors():
         decode_frame(frame).command(1_893_455_000_000)
 
 
-@named(vectors("interest")["stories"])
-def test_the_interest_vectors_hold(story):
+@named(vectors("subscriptions")["stories"])
+def test_the_subscription_vectors_hold(story):
     interest, asked = Interest(), []
     size = story.get("size", 65_536)
     for step in story["steps"]:
@@ -210,8 +210,8 @@ def test_a_frame_of_an_unknown_type_is_ignored():
 # --- The roster
 
 
-@named(vectors("roster")["stories"])
-def test_the_roster_vectors_hold(story):
+@named(vectors("known-statuses")["stories"])
+def test_the_known_status_vectors_hold(story):
     roster = Roster()
     for step in story["steps"]:
         changed = [change.now.user_id for change in happen(roster, step)]
