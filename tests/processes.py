@@ -66,7 +66,7 @@ class Server:
             while True:
                 line = (await self.process.stdout.readline()).decode()
                 assert line, self._log.read_text()
-                found = re.search(r"is here: (http://\S+)|reaps ", line)
+                found = re.search(r"is here: (http://\S+)|processes the timeouts of ", line)
                 if found:
                     self.url = found[1] or ""
                     return self

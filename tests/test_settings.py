@@ -396,7 +396,7 @@ def test_the_setting_relations_secret_must_be_long_and_may_come_from_a_file(monk
 
 def test_the_setting_shares_room_is_refused_together_with_a_relations_url():
     elsewhere = {"relations": "https://app.example/", "relations_secret": SECRET}
-    with pytest.raises(ConfigurationError, match="it is the application that says who may see whom"):
+    with pytest.raises(ConfigurationError, match="an application, which decides who may see whom"):
         load({**elsewhere, "shares_room": "on"})
     assert load({**elsewhere, "shares_room": "off"}).asks_the_application
     for here in ("ledger", "open"):
@@ -411,9 +411,9 @@ def test_with_relations_open_only_room_memberships_are_stored():
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({}, "memory:// lives in one process"),
-        ({"engine": "redis://h", "ledger": "sqlite://"}, "a ledger in memory lives in one process"),
-        ({"engine": "redis://h", "ledger": "sqlite:///:memory:"}, "a ledger in memory lives in one process"),
+        ({}, "memory:// is inside one process"),
+        ({"engine": "redis://h", "ledger": "sqlite://"}, "a database in memory is inside one process"),
+        ({"engine": "redis://h", "ledger": "sqlite:///:memory:"}, "a database in memory is inside one process"),
     ],
 )
 def test_several_workers_need_a_redis_engine_and_a_database_outside_memory(values, sentence):

@@ -12,7 +12,7 @@ from herenow.settings.model import without_password
 def reaper_announcement(settings: Settings, shards: Collection[int] | None) -> str:
     """Return the line that a reaper prints when it is ready: its version, shards and engine. `shards` None: all shards."""
     which = "all shards" if shards is None else f"shards {', '.join(map(str, sorted(shards)))}"
-    return f"herenow {__version__} reaps {which} of {without_password(settings.engine)}"
+    return f"herenow {__version__} processes the timeouts of {which} in {without_password(settings.engine)}"
 
 
 def announcement(settings: Settings, url: str) -> list[str]:

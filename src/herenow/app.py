@@ -139,7 +139,7 @@ async def running(
     `worker`: the link to the supervisor, if this process is one of several workers."""
     secret = resolve_secret(settings) if settings.accepts_secret else None
     if demo and secret is None:
-        raise ConfigurationError("--demo signs tokens of its own: configure a secret beside the JWKS to use it.")
+        raise ConfigurationError("--demo signs its tokens with a secret: configure one in addition to the JWKS.")
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:

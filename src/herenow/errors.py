@@ -3,7 +3,7 @@
     HerenowError
     ├── ConfigurationError   the operator: fix a setting and start again (one sentence, with the value)
     ├── ProtocolError        the peer: it sent something wrong; carries a public code
-    ├── Unavailable          no party: a service is out of reach and nothing happened; retry
+    ├── Unavailable          no party: a service is unreachable and nothing happened; retry
     └── UnknownOutcome       no party: the call may or may not have happened; check before repeating
 
 `Unavailable` and `UnknownOutcome` are siblings on purpose: code that catches the first to retry blindly must not catch the
@@ -32,7 +32,7 @@ class ProtocolError(HerenowError):
 
 
 class Unavailable(HerenowError):  # noqa: N818 - reads as what it is
-    """A service is out of reach and nothing happened: safe to retry."""
+    """A service is unreachable and nothing happened: safe to retry."""
 
 
 class UnknownOutcome(HerenowError):  # noqa: N818 - reads as what it is

@@ -30,7 +30,7 @@ def resolve_secret(settings: Settings) -> str:
         return _read(path)
     except OSError as error:
         raise ConfigurationError(
-            f"The secret beside the ledger, {str(path)!r}, cannot be used ({error.strerror}): "
+            f"The secret file {str(path)!r} cannot be used ({error.strerror}): "
             "make the folder writable, or configure a secret."
         ) from None
 
@@ -50,11 +50,13 @@ def _new_secret() -> str:
 
 def _read(path: Path) -> str:
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise ConfigurationError(f"Others may read the secret {str(path)!r}: run chmod 600 on it.")
+        raise ConfigurationError(
+            f"Other users of this machine may read the secret file {str(path)!r}: run chmod 600 on it."
+        )
     secret = path.read_text(encoding="utf-8", errors="replace").strip()
     if len(secret.encode()) < MIN_SECRET_BYTES:
         raise ConfigurationError(
-            f"The secret {str(path)!r} is shorter than {MIN_SECRET_BYTES} bytes: remove the file to get a new one."
+            f"The secret in {str(path)!r} is shorter than {MIN_SECRET_BYTES} bytes: remove the file to get a new one."
         )
     return secret
 

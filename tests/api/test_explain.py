@@ -141,7 +141,7 @@ async def test_explain_and_the_troubles_name_shards_where_ends_wait_or_that_must
     node.cluster.log_reader._staleness.mark_stale([shard], StaleReason.UNVERIFIED)
     assert await waits(world, "w-ana") == (True, True)
     troubles = {each["what"]: each["detail"] for each in (await world.get("/readyz")).json()["degraded"]}
-    assert "1 must be verified against the store." in troubles["stale_shards"]
+    assert "1 must be verified against the live store." in troubles["stale_shards"]
     assert troubles["ends_wait"].startswith(f"No user is shown offline in 1 of {shards} shards")
     node.cluster.log_reader._staleness.clear([shard], StaleReason.UNVERIFIED)
     node.context.authority.outages.on_success(shard)

@@ -147,9 +147,9 @@ async def test_an_import_of_more_relations_than_the_limit_is_refused(world):
 
 async def test_a_relation_change_while_the_ledger_is_unreachable_returns_503_with_a_reason(world, monkeypatch):
     async def away(*_args):
-        raise Unavailable("the ledger is out of reach")
+        raise Unavailable("the database is unreachable")
 
     monkeypatch.setattr(world.node.viewing, "apply_relations", away)
     answer = await world.put("/api/v1/follows/a/b", by=SERVICE)
-    assert problem(answer, 503, "unavailable") == "The ledger is out of reach."
+    assert problem(answer, 503, "unavailable") == "The database is unreachable."
     assert answer.headers["retry-after"] == "1"

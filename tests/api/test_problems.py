@@ -31,7 +31,7 @@ def failing(world, monkeypatch):
     ("error", "code", "retry", "detail"),
     [
         (Unavailable("the store is away"), "unavailable", "1", "The store is away."),
-        (Unavailable(), "unavailable", "1", "A service behind the node is out of reach."),
+        (Unavailable(), "unavailable", "1", "A service that the node needs is unreachable."),
         (UnknownOutcome("no answer in 2 s."), "unknown_outcome", None, "No answer in 2 s."),
     ],
 )

@@ -79,7 +79,7 @@ async def test_if_everyone_may_see_everyone_follows_and_contacts_are_refused_but
         for path in ("/api/v1/follows/a/b", "/api/v1/contacts/a/b"):
             for method in ("PUT", "DELETE", "GET"):
                 detail = problem(await world.call(method, path, by=SERVICE), 409, "relations_elsewhere")
-                assert "Everybody sees everybody" in detail
+                assert "All users see each other" in detail
         rows = [{"kind": "room", "a": "r", "b": "ana"}, {"kind": "follow", "a": "ana", "b": "bo"}]
         lines = "\n".join(map(json.dumps, rows))
         refused = await world.call("POST", "/api/v1/relations", by=SERVICE, content=lines)
@@ -100,7 +100,7 @@ async def test_if_everyone_may_see_everyone_strangers_are_visible_but_are_no_con
 async def test_a_failing_application_that_keeps_relations_is_named_by_readyz_and_counted_in_metrics(world):
     health = world.node.relations_health
     health.errors["timeout"] += 2
-    health.trouble = "The application does not say who is related."
+    health.trouble = "The application gave no valid answer about relations."
     try:
         [trouble] = (await world.get("/readyz")).json()["degraded"]
         assert (trouble["what"], trouble["detail"]) == ("relations_source", health.trouble)

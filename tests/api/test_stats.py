@@ -209,7 +209,7 @@ async def test_statistics_list_the_state_of_every_node_of_the_cluster():
     [
         ("127.0.0.1:6379 refuses: OOM command not allowed when used memory > 'maxmemory'.", "full"),
         ("10.0.0.1:6379 refuses: READONLY You can't write against a read only replica.", "replica"),
-        ("the store did not answer within 2 s", "does not answer"),
+        ("there was no answer within 2 s", "does not answer"),
         ("10.0.0.1:6379 failed: ERR who knows", "does not answer"),
     ],
 )

@@ -83,7 +83,7 @@ async def test_the_dashboard_shows_not_live_while_the_server_is_away(operator, d
     await is_live(page)
     await demo.kill()
     await expect(page.locator("#banner")).to_contain_text("The server does not answer", timeout=MS)
-    await expect(page.locator("#banner")).to_contain_text("not from now")
+    await expect(page.locator("#banner")).to_contain_text("not the current one")
     await expect(page.locator("#live")).to_contain_text("Not live")
     await expect(page.locator("#troubles")).to_be_hidden()  # the state is unknown
     assert float(await page.evaluate("getComputedStyle(document.getElementById('board')).opacity")) < 0.6
@@ -118,9 +118,9 @@ async def test_a_remote_visitor_of_the_dashboard_needs_a_token_that_is_kept_for_
     ("given", "why"),
     [
         ("a.b.c", "does not accept this token"),
-        (token("ana"), "is a user’s"),
+        (token("ana"), "is a user token"),
         (token("ops", "service", ttl=-10), "has expired"),
-        ("what is this?", "That is no token"),
+        ("what is this?", "This is not a token"),
     ],
     ids=["made up", "a user's", "expired", "no token"],
 )

@@ -39,7 +39,7 @@ def test_doctor_accepts_an_existing_database(herenow):
     herenow("migrate")
     result = herenow("doctor")
     assert result.exit_code == 0
-    assert "herenow.db opens and can be written." in result.stdout
+    assert "herenow.db can be opened and written." in result.stdout
     assert "Up to date" in result.stdout
 
 
@@ -77,7 +77,7 @@ def test_doctor_reports_a_missing_folder_for_the_database_file(herenow):
 def test_doctor_gives_advice_on_a_database_in_memory(herenow):
     result = herenow("doctor", "--ledger", "sqlite://")
     assert result.exit_code == 0
-    assert "end with the process" in result.stdout
+    assert "are lost when the process ends" in result.stdout
 
 
 def test_doctor_reports_a_secret_file_readable_by_others(herenow):
@@ -138,7 +138,7 @@ def test_doctor_lists_the_usable_keys_of_a_jwks_file(herenow):
     assert "set jwt_issuer and jwt_audience" in said
     assert "None, and none is needed" in said
     named = herenow("doctor", "--jwks-file", "jwks.json", "--jwt-issuer", "i", "--jwt-audience", "a")
-    assert "made for others" not in " ".join(named.stdout.split())
+    assert "made for other applications" not in " ".join(named.stdout.split())
 
 
 def test_doctor_reports_jwks_keys_that_cannot_be_loaded(herenow):
@@ -168,14 +168,14 @@ def test_doctor_compares_no_settings_with_a_live_store_that_no_node_has_used():
 def test_doctor_reports_a_database_and_a_secret_that_differ_from_those_of_the_running_nodes():
     assert [weight for weight, _ in agreed()] == [Weight.PROBLEM] * 2
     ledger, secret = (sentence for _, sentence in agreed())
-    assert ledger.startswith("The ledger sqlite:///herenow.db does not exist yet")
+    assert ledger.startswith("The database sqlite:///herenow.db does not exist yet")
     assert secret.startswith("The nodes on this store have another secret")
     assert list(Path().iterdir()) == []
 
 
 def test_doctor_reports_that_a_database_in_memory_is_not_the_one_of_the_running_nodes():
     [(_, ledger)] = agreed(ledger="sqlite://", secret="y" * 32)
-    assert ledger.startswith("The ledger sqlite:// does not exist yet")
+    assert ledger.startswith("The database sqlite:// does not exist yet")
 
 
 def test_doctor_does_not_compare_a_database_that_cannot_be_read_with_that_of_the_nodes():
@@ -189,7 +189,7 @@ def test_doctor_compares_the_generated_secret_with_that_of_the_running_nodes(her
     theirs = {"secret": agreed_terms(settings, "", Path("herenow.secret").read_text().strip())["secret"]}
     assert [finding.weight for finding in agreement(settings, theirs)] == [Weight.FINE]
     [finding] = agreement(settings, {"secret": "none"})
-    assert finding.sentence.startswith("The nodes on this store verify tokens with public keys alone")
+    assert finding.sentence.startswith("The nodes on this store verify tokens only with public keys")
 
 
 # --- Relations
@@ -247,16 +247,16 @@ def test_doctor_accepts_a_relations_application_that_answers_and_checks_signatur
     code, said = asked(Answering)
     assert code == 0
     assert "/ answers." in said
-    assert "refuses a question with a wrong signature" in said
+    assert "rejects a request with a wrong signature" in said
     assert "relations.failed" not in said
 
 
 @pytest.mark.parametrize(
     ("behaviour", "sentence"),
     [
-        ({"checks": False}, "anybody may ask it who is related to whom"),
-        ({"related": True}, "two made-up users are related"),
-        ({"status": 500}, "does not say who is related: It answers with status 500"),
+        ({"checks": False}, "anyone can read from it who is related to whom"),
+        ({"related": True}, "reports a relation of two made-up users"),
+        ({"status": 500}, "gave no valid answer: It answers with status 500"),
         ({"status": 302}, "the setting must name the final address"),
         ({"status": 401}, "is relations_secret the same there?"),
     ],
@@ -274,11 +274,11 @@ def test_doctor_reports_an_unreachable_relations_application(herenow, monkeypatc
         monkeypatch.setenv("HERENOW_RELATIONS_SECRET", SHARED)
         result = herenow("doctor")
     assert result.exit_code == 1
-    assert "does not say who is related" in result.stdout
+    assert "gave no valid answer" in result.stdout
 
 
 def test_doctor_points_out_that_with_open_relations_everybody_sees_everybody(herenow, monkeypatch):
     monkeypatch.setenv("HERENOW_RELATIONS", "open")
     result = herenow("doctor")
     assert result.exit_code == 0
-    assert "Everybody sees everybody" in result.stdout
+    assert "All users see each other" in result.stdout

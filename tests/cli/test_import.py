@@ -37,9 +37,9 @@ def test_herenow_import_recognises_csv_or_ndjson_on_standard_input_by_the_first_
 @pytest.mark.parametrize(
     ("relations", "line", "said"),
     [
-        ("open", "contact,ana,bob\n", "there are no contacts to keep"),
-        ("http://127.0.0.1:1/", "follow,ana,bob\n", "comes from the application"),
-        ("http://127.0.0.1:1/", "room,r,bob\n", "rooms are not kept here"),
+        ("open", "contact,ana,bob\n", "it stores no contacts"),
+        ("http://127.0.0.1:1/", "follow,ana,bob\n", "come from the application"),
+        ("http://127.0.0.1:1/", "room,r,bob\n", "this server stores no rooms"),
     ],
 )
 def test_herenow_import_refuses_relations_that_the_relations_setting_would_ignore(

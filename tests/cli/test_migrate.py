@@ -6,10 +6,10 @@ from pathlib import Path
 def test_herenow_migrate_brings_an_empty_sqlite_database_up_to_date_once(herenow):
     first = herenow("migrate")
     assert first.exit_code == 0
-    assert first.stdout.startswith("The ledger went from empty to ")
+    assert first.stdout.startswith("The database schema was migrated from empty to ")
     second = herenow("migrate")
     assert second.exit_code == 0
-    assert second.stdout.startswith("The ledger is up to date")
+    assert second.stdout.startswith("The database schema is up to date")
 
 
 def test_herenow_migrate_prints_one_error_line_if_the_database_cannot_be_opened(herenow):

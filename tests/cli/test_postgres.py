@@ -41,8 +41,8 @@ def words(result):
 def test_herenow_migrate_brings_an_empty_postgresql_database_up_to_date_once(herenow, database):
     first, second = herenow("migrate", "--ledger", database), herenow("migrate", "--ledger", database)
     assert (first.exit_code, second.exit_code) == (0, 0)
-    assert first.stdout == f"The ledger went from empty to {NEWEST}.\n"
-    assert second.stdout == f"The ledger is up to date ({NEWEST}).\n"
+    assert first.stdout == f"The database schema was migrated from empty to {NEWEST}.\n"
+    assert second.stdout == f"The database schema is up to date ({NEWEST}).\n"
 
 
 def test_herenow_import_writes_relations_into_a_postgresql_database(herenow, postgres_server, database):
@@ -61,7 +61,7 @@ def test_herenow_import_into_postgresql_with_an_older_or_newer_schema_prints_one
         sql(postgres_server, database, f"UPDATE herenow.{VERSION_TABLE} SET version_num = '{version}'")
         result = herenow("import", "-", "--ledger", database, stdin="follow,ana,bo\n")
         assert result.exit_code == exit_code
-        assert re.fullmatch(rf"Error: The ledger .*{version}.*{advice}\.", words(result))
+        assert re.fullmatch(rf"Error: The database .*{version}.*{advice}\.", words(result))
         assert len(result.stderr.strip().splitlines()) == 1
 
 
@@ -72,8 +72,8 @@ def test_commands_print_an_error_if_the_postgresql_server_or_database_is_missing
     arguments = [command, "-"] if command == "import" else [command]
     for url, exit_code, sentence in (
         (nobody, 1, "cannot be used: Connection refused."),
-        (nowhere, 2, "/nowhere is not there: create the database"),
-        ("postgresql://ana:hunter/2@db/x", 2, "The ledger's URL cannot be read"),
+        (nowhere, 2, "/nowhere does not exist: create it"),
+        ("postgresql://ana:hunter/2@db/x", 2, "The database URL is not valid"),
     ):
         result = herenow(*arguments, "--ledger", url, stdin="")
         assert result.exit_code == (1 if command == "doctor" else exit_code)
@@ -146,7 +146,7 @@ def test_doctor_reports_missing_rights_of_the_postgresql_user(herenow, postgres_
     url = postgres_server.url(name, "visitor:hunter2")
     result = herenow("doctor", "--ledger", url)
     assert result.exit_code == 1
-    assert "this user may not create one: let somebody who may run herenow migrate" in words(result)
+    assert "this database user may not create one: run herenow migrate as a user who may" in words(result)
     herenow("migrate", "--ledger", database)
     sql(postgres_server, database, "GRANT USAGE ON SCHEMA herenow TO visitor")
     sql(postgres_server, database, "GRANT SELECT ON ALL TABLES IN SCHEMA herenow TO visitor")

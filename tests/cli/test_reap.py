@@ -61,8 +61,8 @@ def test_herenow_reap_accepts_a_poll_interval_and_a_batch_size(herenow, started,
         (["--shard-id", "16"], "--shard-id = '16' must be a shard from 0 to 15."),
         (["--shard-id", "-1"], "must be a shard from 0 to 15."),
         (["--shard-id", "one"], "must be a shard from 0 to 15."),
-        (["--shard-id", "1", "--all-shards"], "give one of them."),
-        (["--shard-id", "1", "--shards", "2"], "give one of them."),
+        (["--shard-id", "1", "--all-shards"], "give only one of them."),
+        (["--shard-id", "1", "--shards", "2"], "give only one of them."),
         (["--poll-interval", "0"], "--poll-interval = '0' must be a number of seconds from 0.05 to 60."),
         (["--poll-interval", "nan"], "must be a number of seconds"),
         (["--poll-interval", "soon"], "must be a number of seconds"),
@@ -70,7 +70,7 @@ def test_herenow_reap_accepts_a_poll_interval_and_a_batch_size(herenow, started,
         (["--batch-size", "0"], "--batch-size = '0' must be a whole number from 1 to 10000."),
         (["--batch-size", "1.5"], "must be a whole number"),
         (["--batch-size", "10001"], "must be a whole number"),
-        (["--engine", "memory://"], "a reaper of its own needs a Redis engine."),
+        (["--engine", "memory://"], "herenow reap needs Redis."),
     ],
 )
 def test_herenow_reap_with_a_wrong_flag_prints_an_error_and_does_not_start(herenow, started, flags, sentence):
@@ -83,4 +83,4 @@ def test_herenow_reap_with_a_wrong_flag_prints_an_error_and_does_not_start(heren
 def test_herenow_serve_on_the_memory_store_refuses_reap_off(herenow, started):
     result = herenow("serve", "--reap", "off")
     assert result.exit_code == 2
-    assert "nobody else could end what is due" in result.stderr
+    assert "no other process could handle its timeouts" in result.stderr

@@ -55,7 +55,7 @@ def test_the_help_of_herenow_serve_lists_every_setting_as_flag_and_environment_v
 def test_herenow_serve_refuses_several_workers_on_the_memory_store_with_a_remedy(herenow, started):
     result = herenow("serve", "--workers", "4")
     assert result.exit_code == 2
-    assert "several workers need a Redis engine (engine = redis://…)" in result.stderr
+    assert "several workers need Redis (engine = redis://…)" in result.stderr
     assert started == []
 
 

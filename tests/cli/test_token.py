@@ -58,7 +58,7 @@ def test_herenow_token_is_refused_when_only_jwks_keys_and_no_secret_are_configur
         (["ana", "--ttl", "nan"], "--ttl = nan is not allowed"),
         (["ana", "--ttl", "86401"], "at most token_max_ttl, which is 86400 s"),
         (["ana", "--scope", "root"], "Invalid value for '--scope'"),
-        (["ana", "--ledger", "sqlite://"], "configure a secret to mint tokens"),
+        (["ana", "--ledger", "sqlite://"], "configure a secret to make tokens"),
         ([], "Missing argument 'USER'"),
     ],
 )

@@ -67,8 +67,8 @@ async def test_herenow_top_shows_that_a_node_is_well_and_its_figures(server):
     head, verdict, *rest = out.splitlines()
     assert server.url in head
     assert verdict == "● All is well."
-    assert "people    2 online · 0 busy · 0 away" in rest
-    assert "here      2 connections · 0 streams · 2 sessions" in rest
+    assert "users       2 online · 0 busy · 0 away" in rest
+    assert "clients     2 connections · 0 streams · 2 sessions" in rest
     assert "\x1b" not in out
 
 
@@ -97,7 +97,7 @@ async def test_herenow_top_distinguishes_a_frozen_node_from_an_unreachable_one(t
         os.kill(server.pid, signal.SIGSTOP)
         code, _, err = await top(server.url, "--once")
     assert code == 1
-    assert "takes connections but does not answer" in err
+    assert "accepts connections but does not answer" in err
     assert "frozen" in err
 
 
@@ -117,7 +117,7 @@ async def test_herenow_top_reports_a_wrong_token_in_one_line_with_exit_code_2(se
 async def test_herenow_top_exits_with_2_on_a_wrong_address(wrong):
     code, _, err = await top(wrong, "--once")
     assert code == 2
-    assert "is no address of a node" in err
+    assert "is not the address of a node" in err
 
 
 async def test_herenow_top_exits_with_2_if_another_program_answers():
@@ -130,7 +130,7 @@ async def test_herenow_top_exits_with_2_if_another_program_answers():
         port = other.sockets[0].getsockname()[1]
         code, _, err = await top(f"127.0.0.1:{port}", "--once")
     assert code == 2
-    assert "is no herenow" in err
+    assert "is not a herenow server" in err
 
 
 async def test_herenow_top_on_a_pipe_prints_until_it_is_interrupted(server):
@@ -228,7 +228,7 @@ async def test_herenow_top_draws_resizes_and_restores_the_terminal(server, termi
     assert "\x1b[32m● All is well." in terminal.shown
     terminal.shown = ""
     terminal.resize(8, 40)  # the kernel signals the foreground process
-    await terminal.until("lines more")
+    await terminal.until("more lines")
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.shown).splitlines()
     assert len(drawn) <= 8
     assert max(map(len, drawn)) <= 40

@@ -49,7 +49,7 @@ PLAIN = json.dumps(
         "history": [],
     }
 )
-OOM = {"what": "engine", "detail": "The store is full.", "fix": "Raise its maxmemory."}
+OOM = {"what": "engine", "detail": "The live store is full.", "fix": "Raise its maxmemory."}
 
 
 def said(*asked, width=200):
@@ -61,7 +61,7 @@ def test_herenow_top_shows_the_same_problem_of_several_nodes_in_one_line_that_na
     three = NodeAnswer("http://c:3", stats())
     [problem] = problems([one, two, three])
     assert problem.where == ("http://a:1", "http://b:2")
-    assert said(one, two, three)[:2] == ["✗ The store is full. (a:1, b:2)", "  → Raise its maxmemory."]
+    assert said(one, two, three)[:2] == ["✗ The live store is full. (a:1, b:2)", "  → Raise its maxmemory."]
 
 
 def test_herenow_top_sums_connections_over_nodes_but_not_users():
@@ -108,8 +108,8 @@ def test_herenow_top_shows_a_lost_lease_and_a_node_that_stopped_renewing_its_lea
     ]
     text = "\n".join(said(NodeAnswer("http://a:1", stats(processes=[process], members=members))))
     assert "LOST" in text
-    assert "deaf 9 s" in text
-    assert "e2  overdue, seen to renew 8 s ago (not asked here)" in text
+    assert "none for 9 s" in text
+    assert "e2  overdue, lease renewed 8 s ago (not in the table above)" in text
 
 
 def test_herenow_top_wraps_long_problem_lines_and_cuts_long_table_lines():

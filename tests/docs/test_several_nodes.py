@@ -44,7 +44,7 @@ async def test_the_commands_of_the_several_nodes_guide_start_workers_and_a_reap_
     reader.environment["HERENOW_ENGINE"] = store.url
     for line in snippets["reap"].splitlines():
         reaper = reader.terminal()
-        await reaper.start(line.replace("redis://cache.internal:6379", store.url), "reaps ")
+        await reaper.start(line.replace("redis://cache.internal:6379", store.url), "processes the timeouts of ")
         await reaper.interrupt()
     await terminal.interrupt()
 

@@ -458,7 +458,7 @@ def _no_file_may_grow(members: list[Member]) -> Iterator[None]:
 
 
 async def _unreadable(lab: Lab, dice: Random) -> str:
-    return await _refusal(lab, dice, "The ledger cannot be used", method="GET", path="/blocks")
+    return await _refusal(lab, dice, "The database cannot be used", method="GET", path="/blocks")
 
 
 @needs("postgres")

@@ -136,7 +136,7 @@ async def test_an_unexpected_error_in_the_batch_call_is_logged_and_callers_get_u
 
     batcher = Batcher(fail, "failing")
     with capture_logs() as logs:
-        with pytest.raises(Unavailable, match="failing was given up"):
+        with pytest.raises(Unavailable, match="failing was cancelled"):
             await batcher.ask(1)
     assert [(line["event"], line["task"]) for line in logs] == [("task.died", "failing")]
 
@@ -159,7 +159,7 @@ async def test_closing_a_batcher_gives_every_waiting_caller_the_error_unavailabl
     await asyncio.sleep(0)
     await asyncio.sleep(wait)
     await batcher.close()
-    with pytest.raises(Unavailable, match="squares was given up"):
+    with pytest.raises(Unavailable, match="squares was cancelled"):
         await ask
     assert batcher.waiting == 0
 

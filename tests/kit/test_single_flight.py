@@ -106,7 +106,7 @@ async def test_ending_a_single_flight_cancels_its_attempt_and_the_callers_get_un
     caller = asyncio.create_task(attempts.flight())
     await asyncio.sleep(0.5)
     attempts.flight.end()
-    with pytest.raises(Unavailable, match="attempt was given up"):
+    with pytest.raises(Unavailable, match="attempt was cancelled"):
         await caller
 
 

@@ -256,7 +256,7 @@ async def test_a_server_whose_postgresql_lock_another_server_took_raises_unavail
                 break
             except ConfigurationError:
                 await asyncio.sleep(0.01)
-    with pytest.raises(Unavailable, match="has begun on this ledger"):
+    with pytest.raises(Unavailable, match="has started on this database"):
         await ledger.stamp_run("run", NOW)
 
 

@@ -215,7 +215,7 @@ async def test_a_postgresql_migration_waits_a_limited_time_for_another_process_t
     async with ledger._separate_connection() as busy:
         await busy.run_sync(make_schema)
         for ask in (open_postgres(empty).open, open_postgres(empty).migrate):
-            with pytest.raises(Unavailable, match="somebody else holds a lock for too long"):
+            with pytest.raises(Unavailable, match="another process holds a lock for too long"):
                 await ask()
     await ledger.open()
     await ledger.close()
@@ -226,4 +226,4 @@ async def test_the_error_of_a_postgresql_migration_is_one_line_without_the_passw
     await at(ledger, "0002")
     with pytest.raises(ConfigurationError) as refusal:
         await ledger.open()
-    assert re.fullmatch(r"The ledger postgresql://postgres@127\.0\.0\.1:\d+/empty has .*\.", str(refusal.value))
+    assert re.fullmatch(r"The database postgresql://postgres@127\.0\.0\.1:\d+/empty has .*\.", str(refusal.value))

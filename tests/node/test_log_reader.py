@@ -123,7 +123,7 @@ async def test_a_log_reader_that_receives_nothing_is_noticed_even_if_another_sha
 
 async def test_a_node_does_not_start_while_the_log_of_a_shard_cannot_be_read(world):
     with world.faults.during(Rule(Fault.SHARD_SILENCE, shard=2)):
-        with pytest.raises(Unavailable, match="the logs of 1 shards do not answer"):
+        with pytest.raises(Unavailable, match="the logs of 1 shards cannot be read"):
             await world.start("n1")
 
 

@@ -98,7 +98,7 @@ def test_the_python_client_builds_the_presence_set_frames_of_the_shared_test_vec
         decode_frame(frame).command(1_893_455_000_000)
 
 
-@named(vectors("interest")["stories"])
+@named(vectors("subscriptions")["stories"])
 def test_the_python_client_subscribes_and_unsubscribes_as_in_the_shared_test_vectors(story):
     interest, asked = Interest(), []
     size = story.get("size", 65_536)
@@ -210,7 +210,7 @@ def test_the_python_client_ignores_server_frames_of_unknown_type_or_invalid_json
 # --- The roster
 
 
-@named(vectors("roster")["stories"])
+@named(vectors("known-statuses")["stories"])
 def test_the_python_client_keeps_the_statuses_of_users_as_in_the_shared_test_vectors(story):
     roster = Roster()
     for step in story["steps"]:

@@ -40,9 +40,9 @@ def test_a_port_in_use_by_worker_processes_is_refused_to_another_server():
     with held(HOST, 0) as address, joined(HOST, port_of(address)) as worker:
         worker.listen(1)
         for take in (held, listening):
-            with pytest.raises(ConfigurationError, match=f"port {port_of(address)} on {HOST} is taken"):
+            with pytest.raises(ConfigurationError, match=f"port {port_of(address)} on {HOST} is in use"):
                 take(HOST, port_of(address))
-    with listening(HOST, 0) as alone, pytest.raises(ConfigurationError, match="is taken"):
+    with listening(HOST, 0) as alone, pytest.raises(ConfigurationError, match="is in use"):
         held(HOST, port_of(alone))
 
 

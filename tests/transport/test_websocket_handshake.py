@@ -105,7 +105,7 @@ def test_of_a_header_repeated_in_a_websocket_handshake_the_first_counts_and_list
 def test_a_websocket_handshake_that_repeats_a_single_value_header_is_refused(value: str):
     for name in ("Host", "Origin", "Authorization", "Content-Length"):
         refuse = read_upgrade(lines(*HANDSHAKE, f"{name}: {value}", f"{name}: {value}"), peer=None, secure=False)
-        assert refuse == Refuse(400, "a header that may be said once was said twice")
+        assert refuse == Refuse(400, "a header that may occur once is repeated")
 
 
 def test_the_answer_to_a_websocket_handshake_has_the_chosen_subprotocol(server: Server):

@@ -145,7 +145,9 @@ def test_another_version_of_the_websocket_library_picows_is_refused_with_an_expl
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(self_test, "version", lambda _name: "3.0.1")
-    with pytest.raises(ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"):
+    with pytest.raises(
+        ConfigurationError, match=r"^picows 3\.0\.1 does not work with .* install picows==2\.3\.\* or use"
+    ):
         run_self_test()
 
 

@@ -234,5 +234,5 @@ def test_the_repr_of_a_refresh_command_hides_the_token():
 
 
 def test_a_json_error_message_spells_json_correctly():
-    with pytest.raises(ProtocolError, match=r"This is not JSON that can be read: JSON is malformed: .+\.$"):
+    with pytest.raises(ProtocolError, match=r"This is not valid JSON: JSON is malformed: .+\.$"):
         decode_frame(b"not json")

@@ -35,7 +35,7 @@ export class Door {
 export function refusal(code: string): string {
   switch (code) {
     case "forbidden":
-      return "This token is a user’s. The figures need one with the scope service.";
+      return "This is a user token. The page needs one with the scope service.";
     case "token_expired":
       return "This token has expired. Make a new one.";
     case "token_missing":

@@ -95,10 +95,10 @@ function take(stats: Stats): void {
 
 function lose(sentence: string): void {
   document.body.classList.add("away");
-  const since = heard === null ? "" : ` What you see is from ${clock(heard.now)}, not from now.`;
-  say(at("banner"), `${sentence}${since} It is asked again every two seconds.`);
+  const since = heard === null ? "" : ` The page shows the state of ${clock(heard.now)}, not the current one.`;
+  say(at("banner"), `${sentence}${since} The page tries again every two seconds.`);
   at("banner").hidden = false;
-  say(at("live"), heard === null ? "Not connected" : `Not live · last heard ${duration((performance.now() - heard.at) / 1000)} ago`);
+  say(at("live"), heard === null ? "Not connected" : `Not live · last response ${duration((performance.now() - heard.at) / 1000)} ago`);
 }
 
 function draw(): void {
@@ -131,7 +131,7 @@ at("door-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const input = at<HTMLInputElement>("token");
   const token = input.value.trim().replace(/^Bearer\s+/i, "");
-  if (!/^[\w.+/=-]+$/.test(token)) return say(at("door-error"), "That is no token. It looks like three words of letters and digits with dots between them.");
+  if (!/^[\w.+/=-]+$/.test(token)) return say(at("door-error"), "This is not a token. A token has three groups of letters and digits with dots between them.");
   input.value = "";
   door.open(token);
   at("door").hidden = true;

@@ -93,10 +93,10 @@ export async function ask(since: number, token: string | null): Promise<Stats> {
   }
   if (answer.ok) {
     return answer.json().catch(() => {
-      throw new NoAnswer("away", "The server broke off in the middle of its answer.");
+      throw new NoAnswer("away", "The connection was lost in the middle of the response.");
     });
   }
   const problem: { code?: string; detail?: string } = await answer.json().catch(() => ({}));
   if (answer.status === 401 || answer.status === 403) throw new NoAnswer("token", problem.detail ?? "", problem.code);
-  throw new NoAnswer("away", problem.detail ?? `The server answers with ${answer.status}.`);
+  throw new NoAnswer("away", problem.detail ?? `The server answers with status ${answer.status}.`);
 }

@@ -2,7 +2,7 @@
  * Subscriptions: computes the frames that bring the server from the subscriptions sent so far to the wanted ones.
  *
  * Level-triggered: `want` takes the complete wanted set, `frames` returns the difference. On a new connection nothing has
- * been sent, so resubscribing is the same computation. Pure: no timer, no socket. Tested by spec/vectors/interest.json.
+ * been sent, so resubscribing is the same computation. Pure: no timer, no socket. Tested by spec/vectors/subscriptions.json.
  */
 import type { Frame } from "./types.js";
 

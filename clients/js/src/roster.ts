@@ -3,7 +3,7 @@
  *
  * Within one connection the presence with the later `as_of` wins. The next connection may lead to another node whose clock
  * is slightly behind: there the first presence that is not stale replaces the one of the previous connection whatever its
- * `as_of`; a stale one must be newer. Pure: no timer, no socket. Tested by spec/vectors/roster.json.
+ * `as_of`; a stale one must be newer. Pure: no timer, no socket. Tested by spec/vectors/known-statuses.json.
  */
 import { camel } from "./spelling.js";
 import type { Presence, WireStatus } from "./types.js";

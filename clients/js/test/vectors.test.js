@@ -30,8 +30,8 @@ test("presence.set frames are encoded as in spec/vectors", () => {
   for (const { choice, frame } of read("choices").cases) assert.deepEqual(setFrame(choice, 0), frame);
 });
 
-for (const { name, steps } of read("roster").stories) {
-  test(`statuses are kept as in spec/vectors/roster: ${name}`, () => {
+for (const { name, steps } of read("known-statuses").stories) {
+  test(`statuses are kept as in spec/vectors/known-statuses: ${name}`, () => {
     const roster = new Roster();
     for (const step of steps) {
       const changes = [happen(roster, step)].flat(1).filter(Boolean);
@@ -53,8 +53,8 @@ function happen(roster, { take, deny, lost, age, forget }) {
   return roster.forget(forget);
 }
 
-for (const { name, steps, size = 65_536 } of read("interest").stories) {
-  test(`subscriptions are sent as in spec/vectors/interest: ${name}`, () => {
+for (const { name, steps, size = 65_536 } of read("subscriptions").stories) {
+  test(`subscriptions are sent as in spec/vectors/subscriptions: ${name}`, () => {
     const interest = new Interest();
     const asked = [];
     for (const step of steps) {

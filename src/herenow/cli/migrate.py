@@ -14,9 +14,9 @@ def migrate(settings: Settings) -> None:
     """Migrate the database schema to the newest version."""
     before, after = asyncio.run(_migrate(settings.ledger))
     if before == after:
-        click.echo(f"The ledger is up to date ({after}).")
+        click.echo(f"The database schema is up to date ({after}).")
     else:
-        click.echo(f"The ledger went from {before or 'empty'} to {after}.")
+        click.echo(f"The database schema was migrated from {before or 'empty'} to {after}.")
 
 
 async def _migrate(url: str) -> tuple[str | None, str]:

@@ -70,14 +70,16 @@ async def ask_node(client: httpx2.AsyncClient, url: str, token: Token) -> NodeAn
     except (TimeoutError, httpx2.TimeoutException):
         return NodeAnswer(
             url,
-            sentence=f"{url} takes connections but does not answer within {DEADLINE:g} s: the process hangs or is "
+            sentence=f"{url} accepts connections but does not answer within {DEADLINE:g} s: the process hangs or is "
             "frozen.",
             why=NoAnswer.AWAY,
         )
     except httpx2.ConnectError as error:
         return _unreached(url, error)
     except httpx2.HTTPError as error:
-        return NodeAnswer(url, sentence=f"{url} broke off ({str(error) or type(error).__name__}).", why=NoAnswer.AWAY)
+        return NodeAnswer(
+            url, sentence=f"{url}: the request failed ({str(error) or type(error).__name__}).", why=NoAnswer.AWAY
+        )
     return _read(url, answer)
 
 
@@ -88,7 +90,7 @@ def _unreached(url: str, error: Exception) -> NodeAnswer:
     if "certificate" in said.lower():
         return NodeAnswer(url, sentence=f"{url} has a certificate that is not trusted here.", why=NoAnswer.REFUSED)
     if "name" in said.lower() or "address associated" in said.lower():
-        return NodeAnswer(url, sentence=f"{url}: the name of that host is not known.", why=NoAnswer.REFUSED)
+        return NodeAnswer(url, sentence=f"{url}: the host name cannot be resolved.", why=NoAnswer.REFUSED)
     return NodeAnswer(url, sentence=f"{url} cannot be reached: nothing listens there.", why=NoAnswer.AWAY)
 
 
@@ -101,7 +103,7 @@ def _read(url: str, answer: httpx2.Response) -> NodeAnswer:
                 return NodeAnswer(url, msgspec.json.decode(answer.content, type=Stats))
             except msgspec.DecodeError:
                 return NodeAnswer(
-                    url, sentence=f"{url} is no herenow, or one of another version.", why=NoAnswer.REFUSED
+                    url, sentence=f"{url} is not a herenow server, or has another version.", why=NoAnswer.REFUSED
                 )
         case 401 | 403:
             return NodeAnswer(
@@ -114,7 +116,9 @@ def _read(url: str, answer: httpx2.Response) -> NodeAnswer:
             return NodeAnswer(url, sentence=f"{url} is not ready ({_code(answer)}).", why=NoAnswer.AWAY)
         case status:
             return NodeAnswer(
-                url, sentence=f"{url} answers with {status}: that is no address of a herenow.", why=NoAnswer.REFUSED
+                url,
+                sentence=f"{url} answers with status {status}: it is not the address of a herenow server.",
+                why=NoAnswer.REFUSED,
             )
 
 
@@ -138,7 +142,7 @@ def checked_url(text: str) -> str:
     except ValueError:
         parts, fits = urlsplit(""), False
     if not fits:
-        raise ConfigurationError(f"{text!r} is no address of a node: it should look like http://127.0.0.1:8000.")
+        raise ConfigurationError(f"{text!r} is not the address of a node: it should look like http://127.0.0.1:8000.")
     path = parts.path.rstrip("/").removesuffix("/dashboard").removesuffix("/api/v1/stats")
     return f"{parts.scheme}://{parts.netloc}{path}"
 

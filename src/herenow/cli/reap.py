@@ -73,7 +73,7 @@ def reap(
 
     if settings.engine == "memory://":
         raise ConfigurationError(
-            "memory:// lives inside herenow serve, which reaps itself: a reaper of its own needs a Redis engine."
+            "memory:// is inside the process of herenow serve, which processes timeouts itself: herenow reap needs Redis."
         )
     chosen = _chosen(shards, shard_id, all_shards=all_shards, count=settings.shards)
     ctx.exit(run(settings, Reaping(chosen, _interval(poll_interval), _size(batch_size), first=True)))
@@ -83,7 +83,7 @@ def _chosen(shards: str | None, shard_id: str | None, *, all_shards: bool, count
     """Return the shards that the command-line flags select, out of `count` shards; None for all. Raises
     `ConfigurationError` if the flags contradict each other or name no such shard."""
     if (shards is not None) + (shard_id is not None) + all_shards > 1:
-        raise ConfigurationError("--shards, --shard-id and --all-shards say the same in three ways: give one of them.")
+        raise ConfigurationError("--shards, --shard-id and --all-shards exclude each other: give only one of them.")
     if shard_id is not None:
         if not re.fullmatch(r"[0-9]{1,4}", shard_id) or int(shard_id) >= count:
             raise ConfigurationError(f"--shard-id = {shard_id!r} must be a shard from 0 to {count - 1}.")

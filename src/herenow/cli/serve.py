@@ -25,7 +25,7 @@ def serve(ctx: click.Context, /, settings: Settings, *, demo: bool, link: int | 
     """Run a node: WebSocket and REST on one port."""
     if demo and settings.asks_the_application:
         raise click.ClickException(
-            "--demo writes relations of its own, but the setting relations asks an application: take one of them."
+            "--demo writes its own relations, but the setting relations names an application: use only one of them."
         )
     if demo and settings.workers > 1:
         raise click.ClickException("--demo is for one process: leave workers at 1.")

@@ -25,12 +25,12 @@ def token(settings: Settings, user: str, scope: str | None, ttl: float) -> None:
         )
     if not settings.accepts_secret:
         raise ConfigurationError(
-            "Tokens are verified with the keys of a JWKS, which an issuer has and herenow has not: "
-            "configure a secret as well to mint tokens here."
+            "Tokens are verified with public keys (JWKS), and herenow does not have the private ones: "
+            "configure a secret as well to make tokens here."
         )
     if settings.secret is None and settings.ledger_path is None:
         raise ConfigurationError(
-            f"ledger = {settings.ledger!r} lives in memory, and so would the secret: configure a secret to mint tokens."
+            f"ledger = {settings.ledger!r} is in memory, and a generated secret too: configure a secret to make tokens."
         )
     expected = Expected(settings.jwt_issuer, settings.jwt_audience)
     minted = mint(resolve_secret(settings), user, scope=scope, ttl=ttl, now=time.time(), expected=expected)

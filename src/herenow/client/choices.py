@@ -37,7 +37,7 @@ def instant(until: Until) -> int | str | None:
     if not isinstance(until, datetime):
         return until
     if until.tzinfo is None:
-        raise ValueError("a datetime without a zone is no instant; use datetime.now(UTC) or .astimezone()")
+        raise ValueError("a datetime needs a time zone; use datetime.now(UTC) or .astimezone()")
     return round(until.timestamp() * 1000)
 
 

@@ -2,7 +2,7 @@
 
 Within one connection the presence with the later `as_of` wins. The next connection may lead to another node whose clock
 is slightly behind: there the first presence that is not stale replaces the one of the previous connection whatever its
-`as_of`; a stale one must be newer. Pure: no timer, no socket. Tested by `spec/vectors/roster.json`.
+`as_of`; a stale one must be newer. Pure: no timer, no socket. Tested by `spec/vectors/known-statuses.json`.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def _read_session(content: bytes, version: int) -> Session:
         lost, at = _read_varint(content, at)
         lost_at = version - _unzigzag(lost)
     if at != len(content) or flags >= _UNKNOWN:
-        raise IndexError("a session says more than it can")
+        raise IndexError("a session has unknown flags or trailing bytes")
     return Session(
         device=device,
         holder=holder,
@@ -273,7 +273,7 @@ def _read_custom(content: bytes, version: int) -> Custom:
     length, at = _read_varint(content, at)
     text = at + length
     if text > len(content) or content[0] > 1:
-        raise IndexError("a custom status says more than it can")
+        raise IndexError("a custom status has unknown flags or is cut off")
     return Custom(content[text:].decode(), content[at:text].decode(), until)
 
 
@@ -304,7 +304,7 @@ def _read_sourced(content: bytes) -> Sourced | None:
     if flags & _SAYS:
         custom = _read_custom(content[at:], _NO_VERSION)
     elif at != len(content):
-        raise IndexError("a source says more than it can")
+        raise IndexError("a source has trailing bytes")
     return Sourced(source, _MODES[mode], until, custom, bool(flags & _GIVES_MODE), bool(flags & _GIVES_CUSTOM))
 
 
@@ -369,13 +369,13 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 127) << shift
         if byte < 128:
             return value, at + 1
-    raise IndexError("a number without end")
+    raise IndexError("a number is too long")
 
 
 def _read_whole_varint(content: bytes) -> int:
     value, end = _read_varint(content, 0)
     if end != len(content):
-        raise IndexError("a number says more than it can")
+        raise IndexError("a number has trailing bytes")
     return value
 
 

@@ -63,17 +63,17 @@ class Demo:
             raise ProtocolError("forbidden", "Open the link that herenow serve --demo has printed.")
         user = request.path_params["user"]
         if user not in PEOPLE:
-            raise ProtocolError("not_found", f"The people of the demo are {', '.join(PEOPLE)}.")
+            raise ProtocolError("not_found", f"The users of the demo are {', '.join(PEOPLE)}.")
         return PlainTextResponse(self._token(user, HOUR), headers={"cache-control": "no-store"})
 
     def invitation(self) -> str:
         return "\n".join(
             [
                 "",
-                "Open this in two tabs, and be somebody else in each:",
+                "Open this in two tabs, and choose another user in each:",
                 f"  {self._url}/#key={self._key}",
                 "",
-                "Tokens for the protocol itself, good for a day: a user's, and one for the service endpoints",
+                "Tokens for your own experiments, valid for a day: one of a user, and one for the service endpoints",
                 f"  {self._token(PEOPLE[0], DAY - 1)}",
                 f"  {self._token('demo', DAY - 1, scope='service')}",
             ]

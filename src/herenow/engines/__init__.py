@@ -44,13 +44,13 @@ def make_engine(
     if factory is None or not separator:
         from herenow.engines.redis.client import without_password
 
-        raise ConfigurationError(f"engine {without_password(url)!r} is not one this version has: {_known()}.")
+        raise ConfigurationError(f"engine {without_password(url)!r} is not supported: {_known()}.")
     return factory(url, EngineOptions(shards, namespace, capacity, clock))
 
 
 def _memory(url: str, options: EngineOptions) -> Engine:
     if url not in ("memory://", "memory:///"):
-        raise ConfigurationError(f"engine {url!r}: memory:// takes nothing behind it, it lives in this process.")
+        raise ConfigurationError(f"engine {url!r}: memory:// has no host or path, it is inside this process.")
     return MemoryEngine(MemoryStore(options.shards, clock=options.clock))
 
 

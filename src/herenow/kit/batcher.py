@@ -142,7 +142,7 @@ class Batcher(Generic[Key, Answer]):
         if not batch.answered:  # cancelled, perhaps before it started, or failed unexpectedly
             if self._open is batch:
                 self._open = None
-            self._finish_batch(batch, dict.fromkeys(batch.keys, Unavailable(f"{self._name} was given up")))
+            self._finish_batch(batch, dict.fromkeys(batch.keys, Unavailable(f"{self._name} was cancelled")))
 
     def _finish_batch(self, batch: _Batch[Key, Answer], answers: Answers[Key, Answer]) -> None:
         batch.answer(answers)

@@ -24,7 +24,7 @@ async def read_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADL
     try:
         return await _within(deadline, call)
     except TimeoutError:
-        raise Unavailable(f"the store did not answer within {deadline:g} s") from None
+        raise Unavailable(f"there was no answer within {deadline:g} s") from None
 
 
 async def write_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
@@ -32,7 +32,7 @@ async def write_within(call: Coroutine[Any, Any, Answer], deadline: float = DEAD
     try:
         return await _within(deadline, call)
     except TimeoutError:
-        raise UnknownOutcome(f"the store did not answer within {deadline:g} s") from None
+        raise UnknownOutcome(f"there was no answer within {deadline:g} s; the outcome is unknown") from None
 
 
 async def _within(deadline: float, call: Coroutine[Any, Any, Answer]) -> Answer:

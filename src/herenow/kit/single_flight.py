@@ -36,7 +36,7 @@ class SingleFlight(Generic[T]):
             task.add_done_callback(self._done)
         await asyncio.wait([task])
         if task.cancelled():
-            raise Unavailable(f"{self._name} was given up")
+            raise Unavailable(f"{self._name} was cancelled")
         return task.result()
 
     def end(self) -> None:

@@ -18,9 +18,9 @@ def open_ledger(url: str) -> Ledger:
     factory = LEDGERS.get(scheme)
     if not separator or factory is None:
         # The message has only the scheme: a URL may contain a password.
-        named = f"ledger {scheme + separator!r}" if separator else "a ledger without a scheme"
+        named = f"ledger {scheme + separator!r}" if separator else "a database URL without a scheme"
         allowed = ", ".join(f"{name}://" for name in LEDGERS)
-        raise ConfigurationError(f"{named} is not known: allowed is {allowed} (such as sqlite:///herenow.db).")
+        raise ConfigurationError(f"{named} is not supported: allowed is {allowed} (such as sqlite:///herenow.db).")
     return factory(place)
 
 

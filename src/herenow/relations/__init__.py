@@ -35,7 +35,7 @@ def open_relations(options: SourceOptions) -> AbstractAsyncContextManager[Relati
     where = options.settings.relations
     opener = SOURCES.get(where.partition("://")[0])
     if opener is None:
-        raise ConfigurationError(f"relations {where!r} is not a source this version has: {', '.join(SOURCES)}.")
+        raise ConfigurationError(f"relations {where!r} is not a supported source: {', '.join(SOURCES)}.")
     return opener(options)
 
 

@@ -282,13 +282,13 @@ class Settings(BaseModel):
         plain = value.startswith("http://") and not _is_loopback(host)
         if plain and info.data.get("relations_network") == "public":
             raise refused(
-                "who is related to whom would cross the network for everybody to read and change; use https://, or "
-                "set relations_network to private if only machines you trust are on the way"
+                "relations would cross the network unencrypted and could be changed on the way; use https://, or set "
+                "relations_network to private if you trust every machine of that network"
             )
         # A secret that was refused is missing in info.data; its own error is shown instead.
         if "relations_secret" in info.data and info.data["relations_secret"] is None:
             raise refused(
-                "questions to the application are signed, which needs relations_secret "
+                "requests to the application are signed, which needs relations_secret "
                 "(HERENOW_RELATIONS_SECRET or HERENOW_RELATIONS_SECRET_FILE)"
             )
         return value
@@ -298,8 +298,8 @@ class Settings(BaseModel):
     def _rooms_need_local_relations(cls, value: str, info: ValidationInfo) -> str:
         if value == "on" and info.data.get("relations", "ledger") not in ("ledger", "open"):
             raise refused(
-                "with an application behind relations it is the application that says who may see whom: let it say of "
-                "members of one room that they are in contact"
+                "the setting relations names an application, which decides who may see whom: let it report members "
+                "of one room as contacts"
             )
         return value
 
@@ -308,18 +308,18 @@ class Settings(BaseModel):
     def _workers_need_shared_stores(cls, value: int, info: ValidationInfo) -> int:
         if value > 1 and info.data.get("engine") == "memory://":
             raise refused(
-                "memory:// lives in one process, so that others would not know who is there: several workers need a "
-                "Redis engine (engine = redis://…)"
+                "memory:// is inside one process, and other processes would not see its users: several workers need "
+                "Redis (engine = redis://…)"
             )
         if value > 1 and info.data.get("ledger") in ("sqlite://", "sqlite:///:memory:"):
-            raise refused("a ledger in memory lives in one process: several workers need one in a file")
+            raise refused("a database in memory is inside one process: several workers need one in a file")
         return value
 
     @field_validator("reap")
     @classmethod
     def _memory_engine_must_reap(cls, value: str, info: ValidationInfo) -> str:
         if value == "off" and info.data.get("engine") == "memory://":
-            raise refused("memory:// lives in this process alone, so that nobody else could end what is due")
+            raise refused("memory:// is inside this process, and no other process could handle its timeouts")
         return value
 
     @field_validator("dead_after")
@@ -456,7 +456,7 @@ def _callback_host(url: str) -> str:
     if not url.startswith(("http://", "https://")) or not parts.hostname or parts.port == 0:
         raise ValueError("not an HTTP URL")
     if parts.username is not None or parts.password is not None:
-        raise refused("an address without a user name or password is needed; questions are signed instead")
+        raise refused("an address without a user name or password is needed; requests are signed instead")
     if parts.fragment:
         raise ValueError("a fragment is not sent")
     return parts.hostname

@@ -62,7 +62,7 @@ def _bound(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 def _explanation(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken: stop what listens there, or choose another with --port."
+        return f"port {port} on {host} is in use: stop the program that listens there, or choose another with --port."
     if error.errno == errno.EACCES:
         return f"port {port} on {host} needs more rights than this process has: choose one above 1023 with --port."
     return f"host {host!r} and port {port} cannot be listened on ({error.strerror}): choose others with --host, --port."

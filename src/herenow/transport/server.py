@@ -112,7 +112,9 @@ class WebSocketServer:
         secure = upgrade.secure or self._came_by_tls(upgrade)
         if not is_allowed(upgrade.origin, host=upgrade.host, secure=secure, origins=self._origins):
             self.node.context.metrics.refusals["forbidden_origin"] += 1
-            return Refuse(403, "Pages of this origin may not connect; the operator can name it in `origins`.\n")
+            return Refuse(
+                403, "Pages of this origin may not connect; the operator can add it to the setting `origins`.\n"
+            )
         subprotocol = SUBPROTOCOL if SUBPROTOCOL in upgrade.subprotocols else None
         return Accept(self._handler(upgrade), subprotocol)
 
@@ -207,7 +209,7 @@ def _query_parameters(query: str) -> dict[str, str]:
     parameters = parse_qs(query, keep_blank_values=True, errors="surrogateescape")
     for name in ("device_id", "platform"):
         if len(parameters.get(name, ())) > 1:
-            raise ProtocolError("bad_shape", f"The parameter {name} stands in the address more than once.")
+            raise ProtocolError("bad_shape", f"The parameter {name} is given more than once.")
     return {name: values[0] for name, values in parameters.items()}
 
 

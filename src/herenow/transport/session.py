@@ -255,7 +255,7 @@ class ClientSession:
             self._waiting = deque()
         if len(self._waiting) >= MAX_WAITING:
             frame_id = None if command is None or isinstance(command, Rejection) else command.id
-            self._refuse("overloaded", "Too many commands wait for their answer.", frame_id)
+            self._refuse("overloaded", "Too many commands are waiting for an answer.", frame_id)
             return
         self._waiting.append(command)
         if not self._working:
@@ -310,11 +310,15 @@ class ClientSession:
         except Unavailable as error:
             self._refuse("unavailable", str(error), command.id)
         except UnknownOutcome:
-            self._refuse("unknown_outcome", "The store did not answer; look before you repeat it.", command.id)
+            self._refuse(
+                "unknown_outcome",
+                "There was no answer in time; the outcome is unknown: read before you retry.",
+                command.id,
+            )
         except Exception:
             # A bug in one command must not stop the commands after it.
             log.error("command.failed", command=type(command).__name__, exc_info=True)
-            self._refuse("internal", "The server failed; its log says how.", command.id)
+            self._refuse("internal", "Internal error; the server's log has the details.", command.id)
 
     async def _do(self, connection: Connection, command: Command) -> None:  # noqa: C901 - a table of verbs
         node = self._host.node
@@ -376,7 +380,8 @@ class ClientSession:
             self._send(unsubscribed_frame(targets, command.id))
         if command.invalid:
             first, _ = command.invalid[0]
-            raise ProtocolError("invalid_user_id", f"{len(command.invalid)} of these are no user ids, first {first!r}.")
+            message = f"{len(command.invalid)} of these are not user ids; the first is {first!r}."
+            raise ProtocolError("invalid_user_id", message)
 
     async def _set(self, connection: Connection, command: SetPresence) -> None:
         sessions, user = self._host.node.sessions, connection.user

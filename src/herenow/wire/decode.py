@@ -56,7 +56,7 @@ def _misfit(value: object, why: str) -> ProtocolError:
     kind = value["type"]
     if kind not in TYPES:
         return ProtocolError("unknown_type", f"There is no frame of type {kind[:MAX_ECHO]!r}.")
-    return ProtocolError("bad_shape", f"This is not the shape of {kind}: {why}.")
+    return ProtocolError("bad_shape", f"This is not a valid {kind}: {why}.")
 
 
 def _common() -> dict[bytes, Command]:

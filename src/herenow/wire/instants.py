@@ -25,12 +25,12 @@ def parse_instant(value: object, field: str) -> int:
     """Parse a time (epoch milliseconds, or RFC 3339 with a zone) into epoch milliseconds; fractions are cut off.
     `field`: its name, for the error. Raises `ProtocolError` (`invalid_instant`)."""
     if isinstance(value, bool):
-        raise _invalid(field, "a boolean is no instant")
+        raise _invalid(field, "a boolean is not a time")
     if isinstance(value, int):
         return _in_calendar(value, field)
     if isinstance(value, str):
         return _from_text(value, field)
-    raise _invalid(field, "only an integer or a string can be one")
+    raise _invalid(field, "it must be an integer or a string")
 
 
 def parse_until(value: object, field: str, now: int) -> int | None:
@@ -41,9 +41,9 @@ def parse_until(value: object, field: str, now: int) -> int | None:
     instant = parse_instant(value, field)
     if instant <= now:
         hint = " Integers are milliseconds, not seconds." if isinstance(value, int) else ""
-        raise ProtocolError("instant_in_past", f"{field} must lie in the future.{hint}")
+        raise ProtocolError("instant_in_past", f"{field} must be in the future.{hint}")
     if instant > now + HORIZON:
-        raise ProtocolError("instant_too_far", f"{field} may lie at most 366 days ahead.")
+        raise ProtocolError("instant_too_far", f"{field} may be at most 366 days ahead.")
     return instant
 
 
@@ -52,7 +52,7 @@ def _from_text(text: str, field: str) -> int:
     if match is None:
         raise _invalid(field, "this text is not RFC 3339, such as 2026-01-31T09:30:00Z")
     if match["zone"] is None:
-        raise _invalid(field, "this one has no zone: end it with Z or an offset such as +02:00")
+        raise _invalid(field, "it has no zone: end it with Z or an offset such as +02:00")
     if match["hour"] == "24":  # valid in ISO 8601 and newer versions of Python, but not in RFC 3339
         raise _no_such_moment(field)
     try:
@@ -69,7 +69,7 @@ def _in_calendar(number: int, field: str) -> int:
 
 
 def _no_such_moment(field: str) -> ProtocolError:
-    return _invalid(field, "the calendar or the clock has no such moment")
+    return _invalid(field, "there is no such date or time")
 
 
 def _invalid(field: str, reason: str) -> ProtocolError:

@@ -71,8 +71,8 @@ def relations_elsewhere(kind: str, source: str) -> str:
     `relations`) names another place for it."""
     what = {"follow": "follows", "contact": "contacts", "room": "rooms"}[kind]
     if source == "open":
-        return f"Everybody sees everybody here (relations = open); there are no {what} to keep."
-    return f"Who is related comes from the application (the setting relations); {what} are not kept here."
+        return f"All users see each other on this server (relations = open); it stores no {what}."
+    return f"Relations come from the application (setting relations); this server stores no {what}."
 
 
 def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -112,7 +112,7 @@ def _object(line: bytes) -> Mapping[str, object]:
         raise _invalid("The line is not a JSON object.")
     unknown = sorted(value.keys() - set(KEYS))
     if unknown:
-        raise _invalid(f"A row has no key {unknown[0]!r}; its keys are kind, a, b and until.")
+        raise _invalid(f"A row cannot have the key {unknown[0]!r}; its keys are kind, a, b and until.")
     return value
 
 

@@ -31,8 +31,8 @@ class Restarts:
         return self._pauses[self.in_a_row - 1] if self.in_a_row <= len(self._pauses) else None
 
     def pause_while_away(self) -> float:
-        """Return the seconds to wait before the restart of a worker that could not start because a service is out of
-        reach. It is not counted as a death."""
+        """Return the seconds to wait before the restart of a worker that could not start because a service is
+        unreachable. It is not counted as a death."""
         return self._pauses[-1]
 
     def pauses_between_tries(self) -> Iterator[float]:

@@ -42,7 +42,7 @@ from herenow.workers.worker_link import (
     Told,
 )
 
-AWAY = os.EX_TEMPFAIL  # exit code of a worker that could not start because a service is out of reach
+AWAY = os.EX_TEMPFAIL  # exit code of a worker that could not start because a service is unreachable
 STARTING = 120.0  # seconds a worker may take to become ready: the ledger may have to be migrated, the store to settle
 STOPPING = 30.0  # seconds a worker may take to shut down: more than the sum of a node's own time-outs
 _EXPLAINED = (1, 2, AWAY)  # exit codes of a worker that has printed the reason
@@ -189,7 +189,7 @@ class Supervisor:
     def _give_up(self, slot: _Slot, worker: _Worker) -> None:
         sentence = (
             f"Worker {slot.number} ended at once, {slot.restarts.in_a_row} times in a row, the last time with "
-            f"{_describe_exit(worker.code)}: what it said before is in the log."
+            f"{_describe_exit(worker.code)}: the log lines before this say why."
         )
         self._failure = (ConfigurationError if worker.code == 2 else GivenUp)(sentence)
         self._stop.set()

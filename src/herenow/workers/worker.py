@@ -63,7 +63,7 @@ class Worker:
         async for message in link.messages():
             if isinstance(message, Place):
                 return cls(link, message, stop)
-        raise Unavailable("the supervisor has gone")
+        raise Unavailable("the supervisor has ended")
 
     def use(self, epoch: str) -> None:
         self._link.send(Epoch(epoch))

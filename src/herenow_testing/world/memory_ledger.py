@@ -420,7 +420,7 @@ def _pair(a: str, b: str) -> tuple[str, str]:
 
 def _edge(row: RelationRow) -> tuple[str, str, str]:
     if row.kind not in KINDS:
-        raise ValueError(f"{row.kind!r} is no kind of relation: allowed are {', '.join(KINDS)}")
+        raise ValueError(f"{row.kind!r} is not a kind of relation: allowed are {', '.join(KINDS)}")
     return row.kind, *(_pair(row.a, row.b) if row.kind == "contact" else (row.a, row.b))
 
 

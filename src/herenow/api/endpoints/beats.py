@@ -128,9 +128,9 @@ class _BatchRun:
         sessions = self._node.sessions
         if beat.device_id is None:
             if beat.gone:
-                raise ProtocolError("bad_shape", "Only a device can be gone: there is no device_id.")
+                raise ProtocolError("bad_shape", "The field gone needs a device_id.")
             if activity is Activity.IDLE:
-                raise ProtocolError("invalid_activity", "Only a device can be idle: there is no device_id.")
+                raise ProtocolError("invalid_activity", "The activity_type idle needs a device_id.")
             return await sessions.act_by_rest(user)
         device = plain_id(beat.device_id, "device")
         if beat.gone:

@@ -123,7 +123,7 @@ def _headers(error: ProtocolError) -> list[tuple[str, str]]:
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error) or "a service behind the node is out of reach"
+    text = str(error) or "a service that the node needs is unreachable"
     return text[0].upper() + text[1:].rstrip(".") + "."
 
 

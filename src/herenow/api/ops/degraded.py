@@ -43,7 +43,7 @@ def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
 _GIVEN_UP = {
     Shed.TYPING: "typing",
     Shed.IDLENESS: "typing and idle changes",
-    Shed.TEXT: "typing, idle changes and texts",
+    Shed.TEXT: "typing, idle changes and custom status texts",
 }
 
 
@@ -51,30 +51,30 @@ def _engine(node: Node) -> Iterator[Trouble]:
     error = node.cluster.lease_trouble or node.cluster.log_trouble or node.records.trouble
     if error is not None:
         detail, fix = explain_store_error(error)
-        yield Trouble("engine", f"The store cannot be used. {detail}", fix)
+        yield Trouble("engine", f"The live store cannot be used. {detail}", fix)
     elif node.records.save_trouble is not None:
         detail, fix = explain_store_error(node.records.save_trouble)
-        yield Trouble("marks", f"The store cannot record which data the database has saved. {detail}", fix)
+        yield Trouble("marks", f"The live store cannot record which data the database has saved. {detail}", fix)
     if node.delivery.stale_shards:
         unverified = node.cluster.unverified_shards
-        verify = f" {unverified} must be verified against the store." if unverified else ""
+        verify = f" {unverified} must be verified against the live store." if unverified else ""
         yield Trouble(
             "stale_shards",
             f"Presence in {node.delivery.stale_shards} of {node.context.engine.shards} shards may be out of date.{verify}",
-            "Viewers see it flagged as stale. It ends by itself some seconds after the store works again.",
+            "Viewers see it flagged as stale. It ends by itself some seconds after the live store works again.",
         )
     if ends_wait := node.context.authority.outages.shards_waiting:
         yield Trouble(
             "ends_wait",
             f"No user is shown offline in {ends_wait} of {node.context.engine.shards} shards, which could not be written.",
-            "It ends by itself a third of node_lease after the store accepts writes again: until then all nodes write "
+            "It ends by itself a third of node_lease after the live store accepts writes again: until then all nodes write "
             "the sessions that they hold.",
         )
     if node.cluster.log_behind > MAX_LOG_LAG:
         yield Trouble(
             "log_lag",
             f"{node.cluster.log_behind} changes of other nodes have not been read yet.",
-            "This process cannot keep up: give it more CPU, or check the network to the store.",
+            "This process cannot keep up: give it more CPU, or check the network to the live store.",
         )
 
 
@@ -82,8 +82,8 @@ def _lease(node: Node) -> Iterator[Trouble]:
     if not node.context.authority.holds_lease:
         yield Trouble(
             "lease",
-            "The node could not renew its lease in the store and commits no status change until it has.",
-            "Bring the store back. Other nodes treat its users as disconnected 4/3 of node_lease after the last renewal.",
+            "The node could not renew its lease in the live store and writes no status change until it has.",
+            "Bring the live store back. Other nodes treat its users as disconnected 4/3 node_lease after the last renewal.",
         )
     overdue = [
         other
@@ -94,7 +94,7 @@ def _lease(node: Node) -> Iterator[Trouble]:
         yield Trouble(
             "nodes",
             f"{len(overdue)} other nodes have not renewed their lease for {max(o.still_for or 0 for o in overdue):.0f} s.",
-            "They are frozen, crashed, or cut off from the store; if this goes on, their users are treated as disconnected.",
+            "They crashed, are frozen or cannot reach the live store; if this goes on, their users count as disconnected.",
         )
 
 

@@ -68,7 +68,7 @@ class _NodeCollector(Collector):
             ("connections", "Open WebSockets of this node.", counted.connections),
             ("streams", "Open event streams of this node.", counted.streams),
             ("sessions", "Sessions with a WebSocket of this node.", counted.sessions),
-            ("ledger_backlog", "Rows that wait to be written to the ledger.", node.records.backlog),
+            ("ledger_backlog", "Rows that wait to be written to the database.", node.records.backlog),
             ("stale_shards", "Shards whose data on this node may be out of date.", node.delivery.stale_shards),
             (
                 "unverified_shards",
@@ -77,11 +77,15 @@ class _NodeCollector(Collector):
             ),
             ("stale_views", "Open views of this node that are flagged as stale.", node.delivery.stale_views),
             ("log_behind", "Unread changes of other nodes at the last check.", node.cluster.log_behind),
-            ("log_silence_seconds", "Time since the shard logs last answered.", node.cluster.log_heard_ago),
-            ("undecided_users", "Users whose new state waits to be committed to the store.", node.records.waiting),
+            (
+                "log_silence_seconds",
+                "Time since the logs of the live store were last read.",
+                node.cluster.log_heard_ago,
+            ),
+            ("undecided_users", "Users whose new state waits to be written to the live store.", node.records.waiting),
             (
                 "ends_waiting",
-                "Users who are shown offline only after every node could commit its sessions.",
+                "Users who are shown offline only after every node could write its sessions.",
                 node.records.ends_waiting,
             ),
             (
@@ -91,21 +95,21 @@ class _NodeCollector(Collector):
             ),
             (
                 "lease_held",
-                "1 while this node holds its lease and may commit.",
+                "1 while this node holds its lease and may write status changes.",
                 int(node.context.authority.holds_lease),
             ),
             ("paced_waiting", "Viewers that have not been sent a paced change yet.", node.delivery.paced_waiting),
             ("loop_late_seconds", "The greatest recent delay of the event loop.", node.delivery.overload.late),
             (
                 "given_up_level",
-                "What an overloaded node drops or delays: 0 nothing, 1 typing, 2 also idle changes, 3 also texts.",
+                "What an overloaded node drops or delays: 0 nothing, 1 typing, 2 also idle changes, 3 also custom texts.",
                 int(node.delivery.overload.level),
             ),
             ("ready", "1 while this node is ready for traffic.", int(node.ready)),
         ):
             yield GaugeMetricFamily(f"herenow_{name}", about, value=value)
         users = GaugeMetricFamily(
-            "herenow_users", "Users in the whole store, by the status that others see.", labels=["status"]
+            "herenow_users", "Users in the whole live store, by the status that others see.", labels=["status"]
         )
         for status in (Status.ONLINE, Status.BUSY, Status.AWAY):
             users.add_metric([status.word], counted.users[status])
@@ -122,23 +126,23 @@ class _NodeCollector(Collector):
     def _counters(self) -> Iterator[Metric]:
         counted = self._node.context.metrics
         for name, about, value in (
-            ("changes", "Public changes that this node committed.", counted.changes),
-            ("commits", "Batches written to the engine.", counted.commits),
+            ("changes", "Visible status changes that this node wrote.", counted.changes),
+            ("commits", "Batches written to the live store.", counted.commits),
             ("conflicts", "Writes that found the record changed meanwhile.", counted.conflicts),
             ("doubtful_commits", "Batches whose outcome was unknown at first.", counted.doubtful),
             ("deliveries", "Status values written to sockets.", counted.deliveries),
             ("frames", "Frames written to sockets.", counted.frames),
-            ("typing", "Typing notices sent on.", counted.typing),
-            ("log_gaps", "Gaps found in shard logs.", counted.log_gaps),
+            ("typing", "Typing notices forwarded.", counted.typing),
+            ("log_gaps", "Gaps found in the logs of the live store.", counted.log_gaps),
             ("shards_lost", "Times that a shard was found to have lost data.", counted.shards_lost),
-            ("epochs", "New epochs that this node had to take.", counted.epochs),
-            ("ledger_errors", "Failed calls of the ledger.", counted.ledger_errors),
+            ("epochs", "Times that this node had to rejoin the live store with a new epoch.", counted.epochs),
+            ("ledger_errors", "Failed calls of the database.", counted.ledger_errors),
             (
                 "unknown_pairs",
                 "Times that nothing was shown because the relation of two users could not be read.",
                 counted.unknown_pairs,
             ),
-            ("engine_errors", "Failed calls of the engine.", counted.engine_errors),
+            ("engine_errors", "Failed calls of the live store.", counted.engine_errors),
             ("accept_errors", "Connections that could not be accepted.", counted.accept_errors),
         ):
             yield CounterMetricFamily(f"herenow_{name}", about, value=value)

@@ -1,6 +1,6 @@
 """`herenow doctor`: checks whether a node can run here and whether the running one is healthy, and prints what to fix.
 
-It changes nothing: it creates or migrates no ledger and generates no secret. A finding is fine, advice (exit code 0) or a
+It changes nothing: it creates or migrates no database and generates no secret. A finding is fine, advice (exit code 0) or a
 problem (exit code 1). `store_check`, `ledger_check` and `node_check` hold the checks of the store, the ledger and the node.
 """
 
@@ -62,7 +62,7 @@ def doctor(ctx: click.Context, /, settings: Settings) -> None:
 
 def configuration(settings: Settings) -> Iterator[Finding]:
     # A wrong value stops the command earlier, when the settings are loaded.
-    yield fine("configuration", "Every setting is allowed; herenow config shows them.")
+    yield fine("configuration", "All settings are valid; herenow config prints them.")
     for warning in settings.warnings:
         yield advice("configuration", warning)
     yield _secret(settings)
@@ -85,24 +85,25 @@ def keys(settings: Settings) -> Iterator[Finding]:
         yield advice("jwks", f"Not used: {why}.")
     if not settings.jwt_issuer or not settings.jwt_audience:
         yield advice(
-            "jwks", "Tokens that the issuer made for others may be accepted here: set jwt_issuer and jwt_audience."
+            "jwks",
+            "Tokens that the issuer made for other applications may be accepted: set jwt_issuer and jwt_audience.",
         )
 
 
 def relations(settings: Settings) -> Iterator[Finding]:
     where = without_password(settings.relations)
     if settings.relations == "open":
-        yield advice("relations", "Everybody sees everybody (relations = open): is that meant?")
+        yield advice("relations", "All users see each other (relations = open): is that intended?")
     if not settings.asks_the_application:
         return
     try:
         strangers_related = asyncio.run(_are_strangers_related(settings, settings.relations_secret))
     except HerenowError as error:
-        yield problem("relations", f"{where} does not say who is related: {error}")
+        yield problem("relations", f"{where} gave no valid answer: {error}")
         return
     if strangers_related:
         yield problem(
-            "relations", f"{where} says that two made-up users are related: it must say no of ids it does not know."
+            "relations", f"{where} reports a relation of two made-up users: it must report none for unknown ids."
         )
     else:
         yield fine("relations", f"{where} answers.")
@@ -112,11 +113,11 @@ def relations(settings: Settings) -> Iterator[Finding]:
 def clock(ledger_path: Path | None, now: float) -> Iterator[Finding]:
     written = _last_written(ledger_path)
     if now < OLDEST_TIME:
-        yield problem("clock", f"It says {_date(now)}, which is past: set it, and keep it right with NTP.")
+        yield problem("clock", f"It shows {_date(now)}, which is too early: set it, and synchronise it with NTP.")
     elif written is not None and written > now + CLOCK_SLACK:
-        yield problem("clock", f"It says {_date(now)}, but the ledger was written at {_date(written)}: set it right.")
+        yield problem("clock", f"It shows {_date(now)}, but the database was written at {_date(written)}: set it.")
     else:
-        yield fine("clock", f"It says {_date(now)}.")
+        yield fine("clock", f"It shows {_date(now)}.")
 
 
 def files(limit: int) -> Iterator[Finding]:
@@ -149,9 +150,10 @@ def _signature_checked(settings: Settings, where: str) -> Finding:
     try:
         asyncio.run(_are_strangers_related(settings, SecretStr(secrets.token_urlsafe(MIN_SECRET_BYTES))))
     except HerenowError:
-        return fine("relations", f"{where} refuses a question with a wrong signature.")
+        return fine("relations", f"{where} rejects a request with a wrong signature.")
     return problem(
-        "relations", f"{where} answers a question with a wrong signature: anybody may ask it who is related to whom."
+        "relations",
+        f"{where} answers a request with a wrong signature: anyone can read from it who is related to whom.",
     )
 
 

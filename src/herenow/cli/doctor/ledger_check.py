@@ -30,7 +30,7 @@ def ledger(settings: Settings) -> Iterator[Finding]:
     if settings.ledger.startswith(POSTGRESQL):
         yield from _in_a_server(settings.ledger)
     elif path is None:
-        yield advice("ledger", "It lives in memory: last seen, modes and relations end with the process.")
+        yield advice("database", "It is kept in memory: last seen, modes and relations are lost when the process ends.")
     elif not path.exists():
         yield _place_for(path)
     else:
@@ -40,43 +40,46 @@ def ledger(settings: Settings) -> Iterator[Finding]:
 def _place_for(path: Path) -> Finding:
     folder = path.absolute().parent
     if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
-        return fine("ledger", f"{path} does not exist yet and is created at the first start.")
-    return problem("ledger", f"{path} cannot be created: make sure that {folder} exists and is writable.")
+        return fine("database", f"{path} does not exist yet and is created at the first start.")
+    return problem("database", f"{path} cannot be created: make sure that {folder} exists and is writable.")
 
 
 def _in_a_server(url: str) -> Iterator[Finding]:
     try:
         found, newest, of_a_node = asyncio.run(_diagnosed(url))
     except HerenowError as error:
-        yield problem("ledger", str(error))
+        yield problem("database", str(error))
         return
-    yield fine("ledger", f"{without_password(url)} answers (PostgreSQL {found.version}).")
+    yield fine("database", f"{without_password(url)} answers (PostgreSQL {found.version}).")
     if not found.survives_power_loss:
-        yield advice("ledger", "fsync or full_page_writes is off: after a loss of power it may be damaged.")
+        yield advice("database", "fsync or full_page_writes is off: a power failure may damage it.")
     if not found.is_private:
-        yield advice("ledger", "The connection is not encrypted: add sslmode=verify-full to the URL.")
+        yield advice("database", "The connection is not encrypted: add sslmode=verify-full to the URL.")
     if found.connections_left < of_a_node:
         yield advice(
-            "ledger",
+            "database",
             f"It has {max(found.connections_left, 0)} connections left, and a node takes up to {of_a_node}: "
             "raise max_connections.",
         )
     ahead = found.now - time.time()
     if abs(ahead) > DATABASE_SLACK:
-        yield advice("clock", f"The database's is {ahead:+.1f} s from this machine's: keep both right with NTP.")
+        yield advice(
+            "clock", f"The database's clock differs by {ahead:+.1f} s from this machine's: synchronise both with NTP."
+        )
     yield _schema_in_a_server(found, newest)
 
 
 def _schema_in_a_server(found: Diagnostics, newest: str) -> Finding:
     if found.revision is None and not found.may_create:
         return problem(
-            "schema", "There is none yet, and this user may not create one: let somebody who may run herenow migrate."
+            "schema",
+            "There is none yet, and this database user may not create one: run herenow migrate as a user who may.",
         )
     if found.revision is None:
         return fine("schema", "There is none yet; it is created at the first start.")
     if found.revision < newest:
         return problem(
-            "schema", f"At {found.revision}, and {newest} is needed: run herenow migrate before the next start."
+            "schema", f"It is at {found.revision}, and {newest} is needed: run herenow migrate before the next start."
         )
     return _known_schema(found.revision, newest)
 
@@ -96,34 +99,34 @@ def _opened(url: str, path: Path) -> Iterator[Finding]:
         current, newest = asyncio.run(_schema(url))
         _take_write_lock(path)
     except (HerenowError, sqlite3.Error, OSError) as error:
-        yield problem("ledger", f"{path} cannot be used ({error}): check its owner, its mode and the disk.")
+        yield problem("database", f"{path} cannot be used ({error}): check its owner, its permissions and the disk.")
         return
-    yield fine("ledger", f"{path} opens and can be written.")
+    yield fine("database", f"{path} can be opened and written.")
     yield from room(path, shutil.disk_usage(path.absolute().parent).free)
     if current is not None and current >= newest:  # revisions are numbered
         yield _known_schema(current, newest)
     else:
         yield advice(
             "schema",
-            f"At {current or 'empty'}, the newest is {newest}: herenow migrate brings it up to date, "
+            f"It is at {current or 'empty'}, the newest is {newest}: herenow migrate brings it up to date, "
             "or the next start does.",
         )
 
 
 def room(path: Path, free: int) -> Iterator[Finding]:
     """Check the free space, in bytes, of the disk that holds the ledger file `path`."""
-    remedy = "make room before last seen and choices have to wait in memory"
+    remedy = "free some space, or last seen, modes and custom statuses have to wait in memory"
     if free < FULL_DISK:
-        yield problem("ledger", f"The disk of {path} is full: {remedy}.")
+        yield problem("database", f"The disk of {path} is full: {remedy}.")
     elif free < LITTLE_ROOM:
-        yield advice("ledger", f"The disk of {path} has {free // 1024**2} MiB left: {remedy}.")
+        yield advice("database", f"The disk of {path} has {free // 1024**2} MiB left: {remedy}.")
 
 
 def _known_schema(current: str, newest: str) -> Finding:
     if current == newest:
         return fine("schema", f"Up to date ({newest}).")
     return problem(
-        "schema", f"At {current}, but this herenow knows none newer than {newest}: run the version that wrote it."
+        "schema", f"It is at {current}, but this herenow knows none newer than {newest}: run the version that wrote it."
     )
 
 

@@ -33,9 +33,9 @@ def node(settings: Settings) -> Iterator[Finding]:
     if asked.stats is not None:
         yield from said(asked.url, asked.stats)
     elif asked.why is NoAnswer.REFUSED:
-        yield advice("node", f"It cannot be asked how it is: {asked.sentence}")
+        yield advice("node", f"Its state cannot be read: {asked.sentence}")
     elif "cannot be reached" in asked.sentence:
-        yield fine("node", f"None runs here with these settings: nothing listens on {asked.url}.")
+        yield fine("node", f"No node runs here with these settings: nothing listens on {asked.url}.")
     else:
         yield problem("node", asked.sentence)
 
@@ -45,23 +45,23 @@ def said(url: str, stats: Stats) -> Iterator[Finding]:
     for trouble in stats.degraded:
         yield problem("node", f"{trouble.detail} {trouble.fix}".rstrip())
     if stats.draining:
-        yield advice("node", f"{url} is draining: its clients are sent elsewhere.")
+        yield advice("node", f"{url} is draining: its clients are asked to reconnect to other nodes.")
     elif not stats.ready:
-        yield problem("node", f"{url} is not ready: it has not reached its store and its ledger yet.")
+        yield problem("node", f"{url} is not ready: it has not reached the live store and the database yet.")
     if stats.per_second.conflicts > max(CONFLICTS, stats.per_second.changes / 2):
         yield advice(
             "node",
-            f"{stats.per_second.conflicts:.0f} writes a second find another record than expected: do several nodes get the "
-            "same users' beats? A gateway should send each user to one of them.",
+            f"{stats.per_second.conflicts:.0f} writes a second conflict with a write of another node: do several nodes "
+            "get heartbeats of the same users? A gateway should send all heartbeats of a user to one node.",
         )
     if stats.delivery.p99 is not None and stats.delivery.p99 > SLOW:
         yield advice(
             "node",
-            f"Changes take {stats.delivery.p99:.1f} s to reach sockets (99 of 100): is the machine busy with something "
-            "else?",
+            f"Changes take {stats.delivery.p99:.1f} s to reach sockets (99th percentile): is the machine busy with "
+            "something else?",
         )
     if not stats.degraded and stats.ready:
-        yield fine("node", f"{url} answers, has {stats.connections} connections and knows of no trouble.")
+        yield fine("node", f"{url} answers, has {stats.connections} connections and reports no problem.")
 
 
 async def _read_stats(settings: Settings) -> NodeAnswer:

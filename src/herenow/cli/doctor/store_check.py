@@ -52,9 +52,9 @@ def store(settings: Settings) -> Iterator[Finding]:
     try:
         seen = asyncio.run(_read_store(settings))
     except ConfigurationError as error:
-        yield problem("engine", str(error))
+        yield problem("live store", str(error))
     except HerenowError as error:
-        yield problem("engine", f"{place} does not answer ({error}): is it running, and reachable?")
+        yield problem("live store", f"{place} does not answer ({error}): is it running, and reachable?")
     else:
         yield from _engine(seen, place)
         yield from agreement(settings, seen.terms)
@@ -62,8 +62,8 @@ def store(settings: Settings) -> Iterator[Finding]:
             yield from _nodes(seen, round(settings.node_lease * 1000))
     if settings.engine != "memory://" and settings.ledger_path is not None:
         yield advice(
-            "engine",
-            "All nodes on it must use this very ledger, and an SQLite file serves the processes of one machine only.",
+            "live store",
+            "All nodes on it must use the same database, and only processes on one machine can share an SQLite file.",
         )
 
 
@@ -97,49 +97,49 @@ def _engine(seen: Seen, place: str) -> Iterator[Finding]:
     from herenow.api.ops.store_errors import explain_store_error
 
     if seen.refusal is None:
-        yield fine("engine", f"{place} answers and takes writes.")
+        yield fine("live store", f"{place} answers and takes writes.")
     else:
         detail, fix = explain_store_error(seen.refusal)
-        yield problem("engine", f"{place} answers, but takes no writes. {detail} {fix}")
+        yield problem("live store", f"{place} answers, but takes no writes. {detail} {fix}")
     for server in seen.servers:
         yield from _server(server)
     ahead = seen.now / 1000 - time.time()
     if abs(ahead) > STORE_SLACK:
         yield advice(
-            "engine",
-            f"Its clock is {ahead:+.1f} s from this machine's: all nodes follow it, so keep it right with NTP.",
+            "live store",
+            f"Its clock differs by {ahead:+.1f} s from this machine's: all nodes follow it, so synchronise it with NTP.",
         )
 
 
 def _server(server: ServerState) -> Iterator[Finding]:
     full = server.used_memory / server.maxmemory if server.maxmemory else 0.0
     if full >= 1:
-        yield problem("engine", f"{server.address} is full and takes no new users: raise its maxmemory.")
+        yield problem("live store", f"{server.address} is full and takes no new users: raise its maxmemory.")
     elif full >= ROOM:
         yield advice(
-            "engine", f"{server.address} uses {full:.0%} of its memory: raise its maxmemory before it is full."
+            "live store", f"{server.address} uses {full:.0%} of its memory: raise its maxmemory before it is full."
         )
     if server.evicted:
         yield problem(
-            "engine",
-            f"{server.address} has evicted {server.evicted} keys, and people with them: set maxmemory-policy noeviction, "
-            "then CONFIG RESETSTAT to begin anew.",
+            "live store",
+            f"{server.address} has evicted {server.evicted} keys and lost users with them: set maxmemory-policy "
+            "noeviction, then run CONFIG RESETSTAT to reset the count.",
         )
     if server.volatile:
         yield advice(
-            "engine",
-            f"{server.address} has maxmemory-policy {server.policy}: what herenow writes never expires, so set noeviction.",
+            "live store",
+            f"{server.address} has maxmemory-policy {server.policy}: keys of herenow never expire, so set noeviction.",
         )
     if not server.saves:
         yield advice(
-            "engine",
-            f"{server.address} could not write its last snapshot: look at its disk, or switch snapshots off; herenow "
+            "live store",
+            f"{server.address} could not write its last snapshot: check its disk, or switch snapshots off; herenow "
             "needs none.",
         )
     if server.watched and not server.replicas:
         yield advice(
-            "engine",
-            f"{server.address} has no replica that follows it: if it fails now, nobody can take over. Has it just failed "
+            "live store",
+            f"{server.address} has no connected replica: if it fails now, no server can take over. Has it just failed "
             "over?",
         )
 
@@ -151,20 +151,22 @@ def _nodes(seen: Seen, lease: int) -> Iterator[Finding]:
     living = [epoch for epoch, age in ages.items() if age <= lease * 2 / 3]
     not_renewed = {epoch: age for epoch, age in ages.items() if age > lease * 2 / 3}
     if not seen.leases:
-        yield fine("nodes", "None has a lease there.")
+        yield fine("nodes", "No node has a lease in the live store.")
     elif living:
-        yield fine("nodes", f"{len(living)} of {len(seen.leases)} leases are renewed.")
+        yield fine("nodes", f"{len(living)} of {len(seen.leases)} leases are being renewed.")
     for epoch, age in not_renewed.items():
         yield _not_renewed(epoch, age / 1000, lease / 1000, alone=not living)
     for row in seen.leases:
         if row.dead:
-            yield advice("nodes", f"{row.epoch} was found dead, and its users are being brought into grace.")
+            yield advice(
+                "nodes", f"The node {row.epoch} was declared dead; its sessions are put into the reconnect window."
+            )
     for epoch, age in ages.items():
         if age < -STORE_SLACK * 1000:
             yield problem(
                 "clock",
-                f"The node {epoch} is {-age / 1000:.1f} s ahead of the store's clock: was that set back? Nodes go there "
-                "slowly; keep it right with NTP.",
+                f"The node {epoch} is {-age / 1000:.1f} s ahead of the live store's clock: was that clock set "
+                "back? Nodes adjust slowly; synchronise it with NTP.",
             )
     if living:
         yield from _shards(seen)
@@ -174,14 +176,14 @@ def _not_renewed(epoch: str, seconds: float, lease: float, *, alone: bool) -> Fi
     if alone:
         return advice(
             "nodes",
-            f"{epoch} ended without a farewell, is frozen or cut off: no renewal for {seconds:.0f} s. No other node is "
-            "there; the next one that starts takes over its users.",
+            f"The node {epoch} crashed, is frozen or cannot reach the live store: no renewal of its lease for "
+            f"{seconds:.0f} s. No other node runs; the next one that starts takes over its users.",
         )
-    soon = "others are taking over its users" if seconds > lease else "others take over its users if that goes on"
+    soon = "other nodes are taking over its users" if seconds > lease else "other nodes take them over if this goes on"
     return problem(
         "nodes",
-        f"{epoch} has not renewed its lease for {seconds:.0f} s: it is frozen, cut off from the store, or ended without "
-        f"a farewell; {soon}. Look at that process.",
+        f"The node {epoch} has not renewed its lease for {seconds:.0f} s: it crashed, is frozen, or cannot reach the "
+        f"live store; {soon}. Check that process.",
     )
 
 
@@ -190,13 +192,13 @@ def _shards(seen: Seen) -> Iterator[Finding]:
     if lost:
         yield problem(
             "shards",
-            f"{lost} of {len(seen.dues)} lost what they held and are being written again: views are marked stale for some "
-            "seconds. Was the store emptied, restarted or failed over?",
+            f"{lost} of {len(seen.dues)} shards lost their data and are being restored: their users are shown as stale for "
+            "some seconds. Was the live store emptied, restarted or failed over?",
         )
     waiting = [due.wakes[0] for due in seen.dues.values() if due.users and due.wakes]
     if waiting:
         yield problem(
             "shards",
-            f"Somebody has been due for {(seen.now - min(waiting)) / 1000:.0f} s and nobody ends it: let a node reap "
-            "(reap = on), or start herenow reap.",
+            f"A timeout is overdue by {(seen.now - min(waiting)) / 1000:.0f} s and no process handles it: set reap = on "
+            "for a node, or start herenow reap.",
         )

@@ -17,7 +17,7 @@ from herenow.secret import resolve_secret, secret_path
 from herenow.settings import Settings
 from herenow.settings.model import without_password
 
-REFUSED = "herenow serve is refused there"
+REFUSED = "herenow serve would not start"
 
 
 def agreement(settings: Settings, theirs: Mapping[str, str]) -> Iterator[Finding]:
@@ -29,29 +29,31 @@ def agreement(settings: Settings, theirs: Mapping[str, str]) -> Iterator[Finding
     compared = [name for name in ours if name in theirs]
     differing = [name for name in compared if ours[name] != theirs[name]]
     for name in differing:
-        yield problem("engine", _sentence(name, ours[name], theirs[name], settings))
+        yield problem("live store", _sentence(name, ours[name], theirs[name], settings))
     if compared and not differing:
-        yield fine("engine", "Its nodes have the same ledger, secret, shards and timings.")
+        yield fine("live store", "Its nodes have the same database, secret, shards and timings.")
 
 
 def _sentence(name: str, here: str | None, there: str, settings: Settings) -> str:
     if name == "ledger":
-        which = f"The ledger {without_password(settings.ledger)}"
+        which = f"The database {without_password(settings.ledger)}"
         what = "does not exist yet, so it" if here is None else "exists, but"
         return (
-            f"{which} {what} is not the one that the nodes on this store use, and {REFUSED}: point the setting ledger at "
-            "theirs, or take another namespace."
+            f"{which} {what} is not the one that the nodes on this store use, so {REFUSED}: point the setting ledger at "
+            "theirs, or choose another namespace."
         )
     if name == "secret":
         what = (
-            "The nodes on this store verify tokens with public keys alone, and this one has a secret"
+            "The nodes on this store verify tokens only with public keys, and this one has a secret"
             if there == "none"
             else "The nodes on this store have another secret"
         )
-        return f"{what}, so {REFUSED}: give all of them the same one by the setting secret, or take another namespace."
+        return (
+            f"{what}, so {REFUSED}: give all of them the same one by the setting secret, or choose another namespace."
+        )
     difference = f"{name} is {here} here and {there} for the nodes on this store, so {REFUSED}: set {name} to {there}"
     if name == "shards":
-        return f"{difference}, or take another namespace."
+        return f"{difference}, or choose another namespace."
     return (
         f"{difference}; to change it for all, stop every node, run HDEL {{{settings.namespace}}}:terms {name} in the store, "
         "and start them with the new value."

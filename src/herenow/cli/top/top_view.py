@@ -23,8 +23,11 @@ NARROWEST = 20
 
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
-TABLE = ("node", "clients", "changes", "deliveries", "p50", "p99", "lease", "log", "ledger", "stale", "late")
+TABLE = ("node", "clients", "changes", "deliveries", "p50", "p99", "lease", "updates", "database", "stale", "late")
 NARROW = ("node", "clients", "changes", "p99", "lease", "stale")
+
+STATES = {"well": "ok", "unknown": "not known"}
+"""Labels for the state of a member; other states are shown as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,12 @@ def _problems_of(node: NodeAnswer) -> Iterator[tuple[str, str]]:
     for trouble in stats.degraded:
         yield trouble.detail, trouble.fix
     if stats.draining:
-        yield "The node is draining: its clients are sent elsewhere.", ""
+        yield "The node is draining: its clients are asked to reconnect to other nodes.", ""
     elif not stats.ready:
-        yield "The node is not ready.", "It has not reached its store and its ledger yet; its log says more."
+        yield "The node is not ready.", "It has not reached the live store and the database yet; see its log."
     if stats.delivery.p99 is not None and stats.delivery.p99 > SLOW:
         yield (
-            f"Changes take {_duration(stats.delivery.p99)} to reach sockets (99 of 100).",
+            f"Changes take {_duration(stats.delivery.p99)} to reach sockets (99th percentile).",
             "Is the machine busy with something else? More workers or nodes share the work.",
         )
 
@@ -97,28 +100,28 @@ def _sums(each: Sequence[Stats]) -> Iterator[Line]:
     """Yield the lines with the totals of all nodes. Each node counts the users of the whole store, so the largest count
     is shown; all other figures are added up."""
     online, busy, away = (max(getattr(stats.users, status) for stats in each) for status in ("online", "busy", "away"))
-    yield Line(f"people    {_number(online)} online · {_number(busy)} busy · {_number(away)} away", "bold")
+    yield Line(f"users       {_number(online)} online · {_number(busy)} busy · {_number(away)} away", "bold")
     connections, streams, sessions = (
         sum(getattr(stats, name) for stats in each) for name in ("connections", "streams", "sessions")
     )
     yield Line(
-        f"here      {_number(connections)} connections · {_number(streams)} streams · {_number(sessions)} sessions"
+        f"clients     {_number(connections)} connections · {_number(streams)} streams · {_number(sessions)} sessions"
     )
     rates = [stats.per_second for stats in each]
     changes, deliveries, beats = (
         sum(getattr(rate, name) for rate in rates) for name in ("changes", "deliveries", "beats")
     )
     yield Line(
-        f"a second  {_rate(changes)} changes · {_rate(deliveries)} deliveries · {_rate(beats)} beats · "
+        f"per second  {_rate(changes)} changes · {_rate(deliveries)} deliveries · {_rate(beats)} heartbeats · "
         f"{_rate(sum(rate.conflicts for rate in rates))} conflicts"
     )
     errors = sum(rate.engine_errors for rate in rates), sum(rate.ledger_errors for rate in rates)
-    yield Line(f"errors    {_rate(errors[0])} of the store · {_rate(errors[1])} of the ledger, a second")
+    yield Line(f"errors      {_rate(errors[0])} of the live store · {_rate(errors[1])} of the database, per second")
 
 
 def _nodes(answers: Sequence[tuple[NodeAnswer, Stats]], width: int) -> Iterator[Line]:
     """Yield a table with one line per node, and one per worker if the node has several."""
-    columns = TABLE if width >= 100 else NARROW
+    columns = TABLE if width >= 110 else NARROW
     rows: list[tuple[dict[str, str], str]] = [({name: name for name in TABLE}, "dim")]
     for node, stats in answers:
         rows.append((_node_row(node, stats), "red" if stats.degraded else ""))
@@ -143,8 +146,8 @@ def _node_row(node: NodeAnswer, stats: Stats) -> dict[str, str]:
         "p50": _duration(stats.delivery.p50),
         "p99": _duration(stats.delivery.p99),
         "lease": _lease(renewed, held=held),
-        "log": _log(processes),
-        "ledger": f"{_number(stats.ledger_backlog)} wait" if stats.ledger_backlog else "ok",
+        "updates": _updates(processes),
+        "database": f"{_number(stats.ledger_backlog)} wait" if stats.ledger_backlog else "ok",
         "stale": _number(stats.stale_views),
         "late": _duration(max((process.loop_late for process in processes), default=None)),
     }
@@ -159,8 +162,8 @@ def _process_row(process: Process) -> dict[str, str]:
         "p50": "",
         "p99": "",
         "lease": _lease([process.lease_renewed_ago], held=process.lease_held),
-        "log": _log([process]),
-        "ledger": "",
+        "updates": _updates([process]),
+        "database": "",
         "stale": f"{process.stale_shards} shards" if process.stale_shards else "0",
         "late": _duration(process.loop_late),
     }
@@ -170,16 +173,16 @@ def _lease(renewed: Sequence[float | None], *, held: bool) -> str:
     known = [ago for ago in renewed if ago is not None]
     if not held or len(known) < len(renewed):
         return "LOST"
-    return f"held {max(known, default=0.0):.0f} s"
+    return f"{max(known, default=0.0):.0f} s ago"
 
 
-def _log(processes: Sequence[Process]) -> str:
+def _updates(processes: Sequence[Process]) -> str:
     """Describe how far a node has read the shard logs: the number of unread entries, or the seconds since the logs last
     answered if that is over 3."""
     behind = sum(process.log_behind for process in processes)
     silent = max((process.log_heard_ago for process in processes), default=0.0)
     if silent > 3:
-        return f"deaf {silent:.0f} s"
+        return f"none for {silent:.0f} s"
     return f"{_number(behind)} behind" if behind else "ok"
 
 
@@ -193,11 +196,12 @@ def _members(each: Sequence[Stats]) -> Iterator[Line]:
     if len(members) <= len(asked) and all(member.state == "well" for member in members.values()):
         return
     yield Line("")
-    yield Line(f"{len(members)} processes have leases in the store", "dim")
+    yield Line(f"{len(members)} processes have leases in the live store", "dim")
     for member in members.values():
-        still = "" if member.still_for is None else f", seen to renew {member.still_for:.0f} s ago"
-        here = "" if member.epoch in asked else " (not asked here)"
-        yield Line(f"  {member.epoch}  {member.state}{still}{here}", "" if member.state == "well" else "red")
+        still = "" if member.still_for is None else f", lease renewed {member.still_for:.0f} s ago"
+        here = "" if member.epoch in asked else " (not in the table above)"
+        state = STATES.get(member.state, member.state)
+        yield Line(f"  {member.epoch}  {state}{still}{here}", "" if member.state == "well" else "red")
 
 
 def _rest(each: Sequence[Stats]) -> Iterator[Line]:
@@ -206,13 +210,13 @@ def _rest(each: Sequence[Stats]) -> Iterator[Line]:
     if refusals or closes:
         yield Line("")
     if refusals:
-        yield Line("refusals  " + " · ".join(f"{code} {_number(times)}" for code, times in refusals))
+        yield Line("refusals    " + " · ".join(f"{code} {_number(times)}" for code, times in refusals))
     if closes:
-        yield Line("closes    " + " · ".join(f"{code} {_number(times)}" for code, times in closes))
+        yield Line("closes      " + " · ".join(f"{code} {_number(times)}" for code, times in closes))
     targets = _most(({t.target: t.deliveries for t in stats.targets} for stats in each), 5)
     if targets:
         yield Line("")
-        yield Line("whose changes were delivered most of late (hashed)", "dim")
+        yield Line("users with the most deliveries recently (hashed ids)", "dim")
         viewers = dict(_most(({t.target: t.viewers for t in stats.targets} for stats in each), None))
         for name, times in targets:
             yield Line(f"  {name}  {_number(times)} deliveries to {_number(viewers[name])} viewers")
@@ -264,7 +268,7 @@ def fitted(shown: Sequence[Line], width: int, height: int) -> list[Line]:
     wrapped = [part for line in shown for part in _wrapped(line, width)]
     if len(wrapped) <= height:
         return wrapped
-    return [*wrapped[: height - 1], Line(f"… {len(wrapped) - height + 1} lines more", "dim")]
+    return [*wrapped[: height - 1], Line(f"… {len(wrapped) - height + 1} more lines", "dim")]
 
 
 def _wrapped(line: Line, width: int) -> Iterator[Line]:

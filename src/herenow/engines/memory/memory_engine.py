@@ -136,7 +136,7 @@ class MemoryEngine:
             found = self._store.terms.get(term, value)
             if found != value:
                 raise ConfigurationError(
-                    f"{term} is {value!r} here but {found!r} in the store: nodes that share a store must agree on it."
+                    f"{term} is {value!r} here but {found!r} in the store: all nodes of a store need the same value."
                 )
         self._store.terms.update(terms)
         if self._inbox not in self._store.inboxes:

@@ -25,7 +25,7 @@ async def check(servers: Servers, target: RedisTarget, slots: Sequence[int]) -> 
         if isinstance(servers, Cluster):
             missing = servers.missing(slots)
             if missing:
-                raise _wrong(target, f"the cluster has no master for slot {missing[0]}: give it one, then start again")
+                raise _wrong(target, f"the cluster has no master for slot {missing[0]}: assign one, then start again")
         else:
             await servers.of(slots[0])
         for server in servers.masters():
@@ -81,10 +81,10 @@ async def _check_server(server: Server, target: RedisTarget) -> None:
     where = server.address
     version = tuple(int(part) for part in info.get("redis_version", "9.9").split(".")[:2])
     if version < OLDEST:
-        raise _wrong(target, f"{where} is version {info['redis_version']}, and 6.2 is the oldest that will do")
+        raise _wrong(target, f"{where} has version {info['redis_version']}; 6.2 or newer is needed")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy.startswith("allkeys"):
-        raise _wrong(target, f"{where} has maxmemory-policy {policy} and would forget people; set it to noeviction")
+        raise _wrong(target, f"{where} has maxmemory-policy {policy} and would evict users; set it to noeviction")
     mode = info.get("redis_mode") or info.get("server_mode")  # the latter in Valkey
     clustered = info.get("cluster_enabled") == "1" or mode == "cluster"
     if clustered and target.topology is not Topology.CLUSTER:
@@ -92,7 +92,7 @@ async def _check_server(server: Server, target: RedisTarget) -> None:
     if mode == "sentinel":
         raise _wrong(target, f"{where} is a sentinel: use redis+sentinel://{where}/name")
     if target.topology is Topology.CLUSTER and not clustered:
-        raise _wrong(target, f"{where} is no node of a cluster: use redis://{where}")
+        raise _wrong(target, f"{where} is not a node of a cluster: use redis://{where}")
     if info.get("role") == "slave" and target.topology is not Topology.CLUSTER:
         raise _wrong(target, f"{where} is a replica and takes no writes: use its master, or redis+sentinel://")
 

@@ -184,7 +184,7 @@ class Logs:
         self.unresponsive.update(asked)
         self.unresponsive -= answered
         if asked and not answered:
-            raise Unavailable("the logs do not answer")
+            raise Unavailable("the logs of the live store do not answer")
 
     async def wait(self, cursors: Mapping[int, int], wait: float) -> list[LogPart] | None:
         """Wait up to `wait` seconds until some shards have log entries after their cursors, and return these by shard.
@@ -236,7 +236,7 @@ def part_of(shard: int, raw: RawEntries, cursor: int) -> LogPart | None:
 
 
 def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
-    return Unavailable("the reading of the logs was given up") if read.cancelled() else read.exception()
+    return Unavailable("reading the logs was cancelled") if read.cancelled() else read.exception()
 
 
 def _retrieve_error(read: asyncio.Task[list[LogPart] | None]) -> None:

@@ -116,12 +116,12 @@ class RedisEngine:
         if len(reply) == 2:
             term, found = (part.decode() for part in reply)
             raise ConfigurationError(
-                f"{term} is {terms[term]!r} here but {found!r} in the store: nodes that share a store must agree on it."
+                f"{term} is {terms[term]!r} here but {found!r} in the store: all nodes of a store need the same value."
             )
         buckets = int(reply[0])
         if self._terms and buckets != self._buckets:
             raise ConfigurationError(
-                f"the store is laid out with {buckets} buckets per shard and was with {self._buckets}: restart this node."
+                f"the store has {buckets} buckets per shard now and had {self._buckets} before: restart this node."
             )
         self._buckets = buckets
         self._builder = CommandBuilder(self.shards, buckets)
@@ -245,7 +245,7 @@ class RedisEngine:
         try:
             await self._agree(self._terms)
         except ConfigurationError as error:
-            raise Unavailable(f"the store was emptied and is used by others now: {error}") from None
+            raise Unavailable(f"the store was emptied and is used by nodes with other settings: {error}") from None
 
     async def leases(self) -> list[Lease]:
         reply = list_of(

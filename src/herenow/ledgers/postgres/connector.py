@@ -120,4 +120,4 @@ def _check(version: int, encoding: str, *, is_standby: bool) -> None:
     if version < OLDEST:
         raise Unfit(f"is PostgreSQL {version}: {OLDEST} or newer is needed")
     if encoding != "UTF8":
-        raise Unfit(f"keeps text as {encoding}: create the database with the encoding UTF8")
+        raise Unfit(f"has the encoding {encoding}: create the database with the encoding UTF8")

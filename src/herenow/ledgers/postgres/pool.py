@@ -134,14 +134,16 @@ class Pool:
             try:
                 await connection.commit()
             except FAILURES as error:
-                raise UnknownOutcome("The ledger went away while it was told to keep something.") from error
+                raise UnknownOutcome(
+                    "The connection to the database was lost during a commit; the outcome is unknown."
+                ) from error
             return result
 
     @asynccontextmanager
     async def _connection(self, deadline: float) -> AsyncIterator[AsyncConnection]:
         async with self._slot(self._slots):
             if self._closed:
-                raise Unavailable("The ledger is closed.")
+                raise Unavailable("The database is closed.")
             with self._breaker.guard(), _DeadlineGuard(deadline, self._breaker) as deadline_guard:
                 connection = self._engine.connect()
                 await self._start(connection)
@@ -171,7 +173,7 @@ class Pool:
             async with asyncio.timeout(self._deadlines.read):
                 await slots.acquire()
         except TimeoutError:
-            raise Unavailable("The ledger is busy: its connections are all in use.") from None
+            raise Unavailable("The database is busy: its connections are all in use.") from None
         try:
             yield
         finally:
@@ -195,7 +197,7 @@ class _Breaker:
 
     def check(self) -> None:
         if self._is_open and (self._trying or self._backing_off):
-            raise Unavailable("The ledger cannot be used: it does not answer.")
+            raise Unavailable("The database cannot be used: it does not answer.")
 
     @contextmanager
     def guard(self) -> Iterator[None]:

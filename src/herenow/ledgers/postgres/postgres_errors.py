@@ -18,8 +18,8 @@ from herenow.ledgers.postgres.postgres_url import PostgresUrl
 
 
 class Unfit(Exception):  # noqa: N818 - reads as what it is
-    """The server answers, but cannot hold a ledger. `why` completes the sentence "The ledger …". `temporary` is the reason
-    for clients if the condition may be temporary; None if the operator must fix it."""
+    """The server answers, but cannot be used. `why` completes the sentence "The database …". `temporary` is the reason for
+    clients if the condition may be temporary; None if the operator must fix it."""
 
     def __init__(self, why: str, *, temporary: str | None = None) -> None:
         super().__init__(why)
@@ -43,28 +43,28 @@ NO_CONNECTION_LEFT = "53300"
 RIGHTS = "docs/ledger.md says which ones it needs"
 TO_FIX = {
     "28P01": "refused the password: check the user name and the password",
-    "28000": "does not let this user in: check the user name, and pg_hba.conf on the server",
-    "3D000": "is not there: create the database, or name another one",
+    "28000": "rejects this user: check the user name, and pg_hba.conf on the server",
+    "3D000": "does not exist: create it, or name another one",
     "42501": f"does not grant its user enough rights: {RIGHTS}",
     "3F000": f"does not grant its user enough rights: {RIGHTS}",
     "42704": "does not know a parameter of the URL",
-    READ_ONLY: "is read-only: name a database that can be written, or take default_transaction_read_only from it",
+    READ_ONLY: "is read-only: name a database that can be written, or turn its default_transaction_read_only off",
 }
-"""SQLSTATE → advice to the operator at open. It completes the sentence "The ledger …"."""
+"""SQLSTATE → advice to the operator at open. It completes the sentence "The database …"."""
 
 LOST = "the connection was lost"
-OTHERWISE = "its tables are not as they were"
+OTHERWISE = "its tables have changed"
 REASONS = {
     "08": LOST,
-    "28": "it does not let us in",
-    "3D000": "it is not there",
+    "28": "it rejects the login",
+    "3D000": "it does not exist",
     "3F000": OTHERWISE,
-    "42501": "its user may not do that",
+    "42501": "its user lacks the right",
     "42P01": OTHERWISE,
     "42703": OTHERWISE,
     "53100": "its disk is full",
     NO_CONNECTION_LEFT: "it has no connection left",
-    "55P03": "somebody else holds a lock for too long",
+    "55P03": "another process holds a lock for too long",
     "57014": "it took too long",
     "57P01": LOST,
     "57P02": LOST,
@@ -78,21 +78,21 @@ def while_running(error: Failure) -> HerenowError | Failure:
     state = state_of(error)
     if state[:2] in OURS and state not in TEMPORARY:
         return error
-    return Unavailable(f"The ledger cannot be used: {_reason(error)}.")
+    return Unavailable(f"The database cannot be used: {_reason(error)}.")
 
 
 def at_open(error: Failure, url: PostgresUrl) -> HerenowError | Failure:
     if isinstance(error, Unfit):
         kind = ConfigurationError if error.temporary is None else Unavailable
-        return kind(f"The ledger {url} {error}.")
+        return kind(f"The database {url} {error}.")
     advice = TO_FIX.get(state_of(error))
     if advice is not None:
-        return ConfigurationError(f"The ledger {url} {advice} ({error_text(error)}).")
+        return ConfigurationError(f"The database {url} {advice} ({error_text(error)}).")
     explained = while_running(error)
     if explained is error:
         return error
     reason, text = _reason(error), error_text(error)
-    return Unavailable(f"The ledger {url} cannot be used: {reason if reason == text else f'{reason} ({text})'}.")
+    return Unavailable(f"The database {url} cannot be used: {reason if reason == text else f'{reason} ({text})'}.")
 
 
 def may_be_repeated(error: Failure) -> bool:
@@ -121,7 +121,7 @@ def _reason(error: Failure) -> str:
     if isinstance(_driver(error), OSError):
         return error_text(error)
     if isinstance(error, Unfit):
-        return error.temporary or "it is not as it was"
+        return error.temporary or "it has changed"
     if not state:
         return LOST
     return REASONS.get(state) or REASONS.get(state[:2]) or f"it refuses ({state})"

@@ -44,9 +44,9 @@ DEADLINES = Deadlines(read=3.0, write=6.0, at_length=300.0)
 """`at_length` is for work on a whole table, or on all rows of a deleted user with very many relations."""
 
 MILLISECONDS = {"statement_timeout": 2_500, "lock_timeout": 4_500, "idle_in_transaction_session_timeout": 5_000}
-"""Time-outs in the server. They are shorter than our deadlines, so that its error arrives first. `lock_timeout` leaves time for
-a hundred writes of one user that wait for each other; `pool` sets a longer
-`statement_timeout` for writes. The last one releases the locks of a frozen node."""
+"""Time-outs in the server. They are shorter than our deadlines, so that its error arrives first. `lock_timeout` leaves
+time for a hundred writes that wait for each other; `pool` sets a longer `statement_timeout` for writes. The last one
+releases the locks of a frozen node."""
 
 MIGRATING = {"statement_timeout": 0, "lock_timeout": 5_000, "idle_in_transaction_session_timeout": 0}
 """A migration may run for long, but not wait for a lock for long: all other queries on that table would queue behind it."""
@@ -127,7 +127,7 @@ class PostgresLedger(SqlLedger):
         backup): the changes since the old cursor are unknown. Raises `Unavailable` if it is another ledger now."""
         head, id_, history = await self._read(lambda c: (self._changes.head(c), read_id(c), _session(c).history))
         if id_ != self._id:
-            raise Unavailable("The ledger cannot be used: it is another one than at the start.")
+            raise Unavailable("The database cannot be used: it is not the one that herenow started with.")
         self._history = history
         return [LedgerChange("everything", "", "")], head
 
@@ -139,7 +139,7 @@ class PostgresLedger(SqlLedger):
 
     def _open_pool(self) -> Pool:
         if self._pool is None:
-            raise Unavailable("The ledger is not open.")
+            raise Unavailable("The database is not open.")
         return self._pool
 
     async def _translate_errors(self, answer: Awaitable[T]) -> T:
@@ -179,7 +179,7 @@ class PostgresLedger(SqlLedger):
                 found = await _migrate(connection, if_empty=True)
         if found < NEWEST:  # revisions are numbered
             raise ConfigurationError(
-                f"The ledger {self._url} has schema {found!r}, and this herenow needs {NEWEST!r}: "
+                f"The database {self._url} has schema {found!r}, and this herenow needs {NEWEST!r}: "
                 "run herenow migrate first."
             )
         if found > NEWEST:

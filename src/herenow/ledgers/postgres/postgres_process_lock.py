@@ -25,8 +25,8 @@ class PostgresProcessLock:
         another process has the lock."""
         if not await self._take():
             raise ConfigurationError(
-                f"The ledger {self._url} is in use by another herenow serve with the engine memory://: "
-                "stop that one, or name another ledger."
+                f"The database {self._url} is in use by another herenow serve with the engine memory://: "
+                "stop that one, or name another database."
             )
         self.begun = True
 
@@ -34,7 +34,7 @@ class PostgresProcessLock:
         """Check that this process still has the lock, and take it again if it was lost. Raises `Unavailable` if another
         process has it now."""
         if not await self._take():
-            raise Unavailable("Another herenow serve with the engine memory:// has begun on this ledger.")
+            raise Unavailable("Another herenow serve with the engine memory:// has started on this database.")
 
     async def end(self) -> None:
         session, self._session = self._session, None

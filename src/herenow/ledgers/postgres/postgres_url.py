@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, urlsplit
 from herenow.errors import ConfigurationError
 
 UNREADABLE = (
-    "The ledger's URL cannot be read: write postgresql://user:password@host:5432/database, and what is special in the "
-    "password by its number (@ is %40, / is %2F, # is %23)."
+    "The database URL is not valid: write postgresql://user:password@host:5432/database, with special characters of "
+    "the password percent-encoded (@ is %40, / is %2F, # is %23)."
 )
 """Repeats no part of the URL, which may be part of a password."""
 

@@ -34,7 +34,7 @@ def revision(connection: Connection) -> str | None:
     if usable is None:
         return None
     if not usable:  # without this check, the tables would seem not to exist
-        raise ConfigurationError(f"The ledger's user may not use the schema {SCHEMA} of the database: {RIGHTS}.")
+        raise ConfigurationError(f"The database user may not use the schema {SCHEMA}: {RIGHTS}.")
     return revisions.found(connection)
 
 
@@ -52,6 +52,8 @@ def check_rights(connection: Connection, url: PostgresUrl) -> None:
     missing or the database is read-only."""
     missing = connection.scalars(_MISSING_RIGHTS, {"name": SCHEMA, "version": VERSION_TABLE}).first()
     if missing is not None:
-        raise ConfigurationError(f"The ledger {url} does not let its user read and write {SCHEMA}.{missing}: {RIGHTS}.")
+        raise ConfigurationError(
+            f"The database {url} does not let its user read and write {SCHEMA}.{missing}: {RIGHTS}."
+        )
     if connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "on":
-        raise ConfigurationError(f"The ledger {url} {TO_FIX[READ_ONLY]}.")
+        raise ConfigurationError(f"The database {url} {TO_FIX[READ_ONLY]}.")

@@ -106,7 +106,7 @@ def _last_rows(asked: Iterable[RelationRow]) -> dict[str, dict[Edge, RelationRow
     last: dict[str, dict[Edge, RelationRow]] = {"follow": {}, "contact": {}, "room": {}}
     for row in asked:
         if row.kind not in last:
-            raise ValueError(f"{row.kind!r} is no kind of relation: allowed are {', '.join(last)}")
+            raise ValueError(f"{row.kind!r} is not a kind of relation: allowed are {', '.join(last)}")
         if row.a != row.b or row.kind == "room":
             last[row.kind][_edge(row)] = row
     return {kind: dict(sorted(edges.items(), key=_by_edge)) for kind, edges in last.items() if edges}

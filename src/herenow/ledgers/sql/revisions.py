@@ -65,7 +65,7 @@ def upgrade_exclusively(connection: Connection, to: str = "head") -> None:
 
 def unknown(revision: str) -> ConfigurationError:
     return ConfigurationError(
-        f"The ledger has schema {revision!r}, but this herenow knows none newer than {NEWEST!r}: "
+        f"The database has schema {revision!r}, but this herenow knows none newer than {NEWEST!r}: "
         "run the version that wrote it, or a newer one."
     )
 

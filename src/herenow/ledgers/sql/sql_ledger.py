@@ -103,7 +103,7 @@ class SqlLedger(ABC):
     @property
     def id(self) -> str:
         if self._id is None:
-            raise Unavailable("The ledger has not been opened.")
+            raise Unavailable("The database has not been opened.")
         return self._id
 
     @abstractmethod

@@ -44,7 +44,7 @@ class FileWatch:
         self._trouble = None
         if found != self._identity:
             how = "deleted or moved" if found is None else "replaced by another one"
-            self._trouble = f"The ledger cannot be used: its file was {how} while herenow runs; {REMEDY}."
+            self._trouble = f"The database cannot be used: its file was {how} while herenow runs; {REMEDY}."
         self.raise_if_lost()
 
     def raise_if_lost(self) -> None:

@@ -36,14 +36,14 @@ TO_FIX = {
 def while_running(error: Exception) -> Exception:
     if isinstance(error, OURS):
         return error
-    return Unavailable(f"The ledger cannot be used: {_text(error)}.")
+    return Unavailable(f"The database cannot be used: {_text(error)}.")
 
 
 def at_open(error: Exception, path: Path | None) -> Exception:
     advice = TO_FIX.get(_code(error))
     if advice is None:
         return while_running(error)
-    return ConfigurationError(f"The ledger {path} {advice.format(path=path)} ({_text(error)}).")
+    return ConfigurationError(f"The database {path} {advice.format(path=path)} ({_text(error)}).")
 
 
 def is_locked(error: Exception) -> bool:

@@ -142,7 +142,7 @@ class SqliteLedger(SqlLedger):
         together: bool = False,
     ) -> T:
         if threads is None:
-            raise Unavailable("The ledger is not open.")
+            raise Unavailable("The database is not open.")
         try:
             return await (threads.ask(work) if together else threads.run(work))
         except (DBAPIError, sqlite3.Error) as error:
@@ -159,7 +159,7 @@ class SqliteLedger(SqlLedger):
 
         def exclusive(connection: Connection) -> T:
             if asked != self._lock_timeouts:
-                raise Unavailable("The ledger is locked by another process.")
+                raise Unavailable("The database is locked by another process.")
             try:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             except DBAPIError as error:
@@ -180,7 +180,7 @@ class SqliteLedger(SqlLedger):
         tables = inspect(connection).get_table_names()
         if tables and VERSION_TABLE not in tables:
             raise ConfigurationError(
-                f"The ledger {self._path} is the database of something else (it has a table {tables[0]!r}): "
+                f"The database {self._path} belongs to another application (it has a table {tables[0]!r}): "
                 "name another file."
             )
         return revisions.found(connection) if tables else None
@@ -190,11 +190,11 @@ class SqliteLedger(SqlLedger):
             return
         if not self._path.parent.is_dir():
             raise ConfigurationError(
-                f"The ledger {self._path} has no place: create the directory {self._path.parent}, "
+                f"The database {self._path} cannot be created: create the directory {self._path.parent}, "
                 "or name a file in another one."
             )
         if self._path.is_dir():
-            raise ConfigurationError(f"The ledger {self._path} is a directory: name a file in it.")
+            raise ConfigurationError(f"The database {self._path} is a directory: name a file in it.")
 
     @asynccontextmanager
     async def _any_threads(self) -> AsyncIterator[WorkerThreads]:
@@ -252,6 +252,6 @@ def _set_up(connection: sqlite3.Connection, _record: object, *, wal: bool) -> No
 def _check_library() -> None:
     if sqlite3.sqlite_version_info < MINIMUM:
         raise ConfigurationError(
-            f"SQLite {sqlite3.sqlite_version} is too old for the ledger: Python must be linked to "
+            f"SQLite {sqlite3.sqlite_version} is too old: Python must be linked to "
             f"{'.'.join(map(str, MINIMUM))} or newer."
         )

@@ -29,15 +29,15 @@ class SqliteProcessLock:
             lock = self._ledger.with_name(self._ledger.name + "-run").open("ab")
         except OSError as error:
             raise ConfigurationError(
-                f"The ledger {self._ledger} needs a lock file beside it, which cannot be written ({error.strerror})."
+                f"The database {self._ledger} needs a lock file beside it, which cannot be written ({error.strerror})."
             ) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.close()
             raise ConfigurationError(
-                f"The ledger {self._ledger} is in use by another herenow serve with the engine memory://: "
-                "stop that one, or name another ledger."
+                f"The database {self._ledger} is in use by another herenow serve with the engine memory://: "
+                "stop that one, or name another database."
             ) from None
         self._lock = lock
 

@@ -93,7 +93,7 @@ class WorkerThreads:
 
     def _check(self) -> None:
         if self._closed:
-            raise Unavailable("The ledger is closed.")
+            raise Unavailable("The database is closed.")
 
     async def _run_batch(self, batch: tuple[_Question, ...]) -> Answers[_Question, Any]:
         done: asyncio.Future[Answers[_Question, Any]] = asyncio.get_running_loop().create_future()

@@ -320,21 +320,21 @@ class RelationCache:
         await self.relate(viewer, [target])
         facts = self._facts.facts(viewer, target, self._clock.now(), invisible=invisible)
         if facts is None or not self._trusted:
-            raise Unavailable("The relations are out of reach.")
+            raise Unavailable("The relations cannot be read at the moment.")
         return facts
 
     async def preferences(self, user: str) -> Preferences:
         await self.relate(user, [])
         preferences = self._facts.preferences(user)
         if preferences is None or not self._trusted:
-            raise Unavailable("The preferences are out of reach.")
+            raise Unavailable("The preferences cannot be read at the moment.")
         return preferences
 
     async def contacts(self, user: str) -> list[str]:
         """Query the ids of the user's contacts. Raises `Unavailable` without an answer, or while changes of relations
         cannot be read."""
         if not self._trusted:
-            raise Unavailable("The relations are out of reach.")
+            raise Unavailable("The relations cannot be read at the moment.")
         try:
             return await self._from_source(self._source.contacts(user, self._clock.now()))
         except Unavailable:

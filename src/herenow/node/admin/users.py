@@ -112,7 +112,7 @@ class Users:
             await self._records.apply(user, erase(now, (self._context.authority.epoch,)))
         except (Unavailable, UnknownOutcome):
             raise UnknownOutcome(
-                "The ledger has forgotten this user; the store is out of reach and follows when it is back."
+                "The database has deleted this user; the live store is unreachable and will follow when it is back."
             ) from None
         finally:
             for change in changes:

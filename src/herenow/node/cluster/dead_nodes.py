@@ -61,7 +61,9 @@ class DeadNodeSweep:
             for done in swept.values():
                 done.add(shard)
         if failed:
-            raise Unavailable(f"{len(failed)} of {len(left)} shards are left: {next(iter(failed.values()))}")
+            raise Unavailable(
+                f"{len(failed)} of {len(left)} shards are not processed yet: {next(iter(failed.values()))}"
+            )
         self._swept = {}
         await self._records.close_retired_runs(dead)
 
@@ -110,7 +112,7 @@ class DeadNodeSweep:
                     failed = Unavailable(str(result))
                 elif isinstance(result, Exception):
                     log.warning("sweep.undecided", error=repr(result))  # the decider has logged the details
-                    failed = Unavailable(f"somebody could not be decided: {result!r}")
+                    failed = Unavailable(f"a user could not be processed: {result!r}")
                 elif isinstance(result, BaseException):
                     raise result
         if failed is not None:

@@ -87,7 +87,7 @@ class LeaseKeeper:
     async def start(self) -> None:
         self._clock.start_at(await self._cluster_time())
         if not await self._renew(begins=True):
-            raise Unavailable("the store did not take this node's lease")
+            raise Unavailable("the live store did not accept this node's lease")
 
     async def keep(self) -> None:
         """Renew this node's lease, and check the leases of the other nodes. Call every third of a lease."""

@@ -83,7 +83,7 @@ class LogReader:
         answer."""
         heads = await read_within(self._engine.heads())
         if missing := self._engine.shards - len(heads):
-            raise Unavailable(f"the logs of {missing} shards do not answer")
+            raise Unavailable(f"the logs of {missing} shards cannot be read")
         self._cursors = heads
         self._heard_at = self._clock.monotonic()
 

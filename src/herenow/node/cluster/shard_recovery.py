@@ -104,7 +104,7 @@ class ShardRecovery:
 
     async def _settle(self, shard: int) -> None:
         if self._context.authority.retired:  # `rejoin` would fail, and each offer delays the end of the recovery
-            raise Unavailable("this node's epoch has ended, and another has not begun yet")
+            raise Unavailable("this node was declared dead and has not taken a new epoch yet")
         too_late = True
         while too_late:
             await write_within(self._context.engine.unsettle(shard, self._context.clock.now()))

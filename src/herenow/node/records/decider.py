@@ -94,7 +94,7 @@ class Decider:
         person = self._people.get(user)
         if person.shard in self._authority.outages.failing:
             self._people.release(person)
-            raise Unavailable("The store is out of reach.")
+            raise Unavailable("The live store is unreachable.")
         pending = PendingEdit(edit, asyncio.get_running_loop().create_future())
         record = person.record
         with self._people.keeping(person):
@@ -345,5 +345,5 @@ def _unfinished(pending: PendingEdit) -> HerenowError:
     """Return the error for a caller after its edit was withdrawn: `UnknownOutcome` if a commit may have applied it,
     otherwise `Unavailable`."""
     if pending.outcome_unknown or (pending.in_flight and pending.edit is not NO_EDIT):
-        return UnknownOutcome("The store did not answer; it may have been done.")
-    return Unavailable("The store is out of reach.")
+        return UnknownOutcome("The live store did not answer; the outcome is unknown.")
+    return Unavailable("The live store is unreachable.")

@@ -126,7 +126,7 @@ class Reader:
         """Adopt the record `current`, which a commit found instead of `expected`, unless the log has delivered a change
         meanwhile. The user's next version will be above both. Raises `Unavailable` if the shard lost data."""
         if person.record.stored == expected and not await self._adopt_stored(person, expected, current):
-            raise Unavailable(f"shard {person.shard} has lost something")
+            raise Unavailable(f"shard {person.shard} has lost data")
 
     async def refresh(self, people: Sequence[Person]) -> list[Person]:
         """Read the records of these known users again, because a change may have been missed; returns the users with a

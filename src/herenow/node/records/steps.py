@@ -48,7 +48,7 @@ class DecisionSteps:
         )
         requested = any(pending.edit is not NO_EDIT for pending in edits)
         if ends(record.presence, outcome.presence) and outages.ends_wait(person.shard, requested=requested):
-            raise EndsWait("ends wait until every node has committed the sessions that it holds")
+            raise EndsWait("no user is shown offline until every node has written its sessions")
         return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
 
     def prepare(self, decision: Decision) -> None:
@@ -112,7 +112,7 @@ class DecisionSteps:
 
     def check_whole(self, person: Person) -> None:
         if not self._context.authority.may_decide(person.shard):
-            raise Unavailable(f"shard {person.shard} is not whole")
+            raise Unavailable(f"shard {person.shard} is recovering lost data, or this node has no lease")
 
     def give_up(self, person: Person, error: Exception) -> None:
         edits, person.record.pending_edits = person.record.pending_edits, ()

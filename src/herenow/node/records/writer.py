@@ -105,12 +105,12 @@ class Writer:
             async with asyncio.timeout(DEADLINE):
                 await lane.turn.acquire()
         except TimeoutError:
-            raise Unavailable(f"shard {shard} has not said yet what became of a commit") from None
+            raise Unavailable(f"shard {shard} has not answered an earlier commit yet") from None
         # A task, because the outcome of the batch must be resolved also if the caller is cancelled.
         asking = self._tasks.spawn(self._ask_whether_it_has(lane), f"verify-{shard}")
         await asyncio.wait([asking], timeout=2 * DEADLINE)
         if not asking.done():
-            raise Unavailable(f"shard {shard} does not say what it has")
+            raise Unavailable(f"shard {shard} does not answer")
         if (failure := asking.result()) is not None:
             raise failure
 
@@ -152,7 +152,7 @@ class Writer:
                     await self._commit_waiting(lane)
         finally:
             lane.draining = False
-            _fail(lane.queue, Unavailable("the writer was given up"))
+            _fail(lane.queue, Unavailable("the writer was cancelled"))
             lane.queue = []
 
     async def _commit_waiting(self, lane: _Lane) -> None:
@@ -164,7 +164,7 @@ class Writer:
         except HerenowError as error:
             _fail(items, error)
         except BaseException as error:
-            _fail(items, UnknownOutcome(f"the commit was given up: {error!r}"))
+            _fail(items, UnknownOutcome(f"the commit was cancelled, its outcome is unknown: {error!r}"))
             raise
         else:
             lane.committed_at = self._clock.monotonic()
@@ -174,11 +174,11 @@ class Writer:
                 if not item.answer.done():
                     item.answer.set_result(results[start:end])
                 start = end
-            _fail(items, Unavailable("decided under an epoch that has ended"))
+            _fail(items, Unavailable("computed under an epoch that has ended"))
 
     async def _commit_batch(self, lane: _Lane, writes: tuple[Write, ...]) -> Results:
         if not self._authority.holds_lease:
-            raise Unavailable("this node's lease is in doubt")
+            raise Unavailable("this node does not hold its lease")
         if lane.epoch != self._authority.epoch:
             await self._join(lane, 0)
         batch = Batch(lane.shard, lane.epoch, lane.number, lane.number + 1, writes)
@@ -197,7 +197,7 @@ class Writer:
             raise
         if isinstance(result, Fenced):
             await self._refused(lane, result.row)
-            raise Unavailable(f"shard {lane.shard} does not know this node's last commits")
+            raise Unavailable(f"shard {lane.shard} does not have this node's last commits")
         lane.number = batch.next
         if self._authority.outages.on_success(lane.shard):
             self._events.on_writable(lane.shard)
@@ -214,7 +214,7 @@ class Writer:
         if not await self._write(shard, self._engine.join(shard, epoch, number)):
             if epoch == self._authority.epoch:
                 self._authority.retired = True  # `lease` begins a new epoch
-            raise Unavailable(f"this node's epoch was ended in shard {shard}")
+            raise Unavailable(f"shard {shard} refuses this node, which was declared dead")
 
     async def _write(self, shard: int, call: Coroutine[Any, Any, T]) -> T:
         """Await a write to the shard and return its result; a failure begins an outage of the shard."""

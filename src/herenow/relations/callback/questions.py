@@ -109,7 +109,7 @@ def _read_contacts(payload: bytes, asked: Sequence[str]) -> dict[str, list[str]]
 
 def _contact_list(user: str, contacts: Sequence[Id]) -> list[str]:
     if len(contacts) > MOST_CONTACTS:
-        raise Failed("shape", f"A list of {len(contacts)} contacts; at most {MOST_CONTACTS} are taken.")
+        raise Failed("shape", f"A list of {len(contacts)} contacts; at most {MOST_CONTACTS} are accepted.")
     return sorted({_id(contact) for contact in contacts} - {user})
 
 
@@ -131,7 +131,7 @@ def _decoded(decoder: msgspec.json.Decoder[T], payload: bytes) -> T:
     try:
         return decoder.decode(payload)
     except msgspec.ValidationError as error:
-        raise Failed("shape", f"The answer has another shape than asked for: {error}.") from None
+        raise Failed("shape", f"The answer does not have the expected form: {error}.") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Failed("not_json", f"The answer is not JSON: {error}.") from None
 
@@ -140,7 +140,7 @@ def _id(value: Id) -> str:
     try:
         return parse_id(value)
     except ProtocolError as error:
-        raise Failed("shape", f"The answer names an id that is none: {error.message}") from None
+        raise Failed("shape", f"The answer has an invalid id: {error.message}") from None
 
 
 def _relation(row: PairAnswer) -> Relation:
@@ -153,7 +153,7 @@ def _check_keys(asked: Sequence[Key], found: Iterable[tuple[Key, Fact]], what: s
     facts: dict[Key, Fact] = {}
     for key, fact in found:
         if facts.setdefault(key, fact) != fact:
-            raise Failed("mismatch", f"The answer says two different things of one {what}.")
+            raise Failed("mismatch", f"The answer contradicts itself about one {what}.")
     if facts.keys() != set(asked):
-        raise Failed("mismatch", f"The answer leaves out a {what} that was asked, or adds one that was not.")
+        raise Failed("mismatch", f"The answer lacks a requested {what}, or has one that was not requested.")
     return facts

@@ -70,9 +70,7 @@ class SignedClient:
             async with asyncio.timeout_at(deadline):
                 await self._permits.acquire()
         except TimeoutError:
-            raise self.failed(
-                Failed("busy", "Other questions to the application took all the time there was.")
-            ) from None
+            raise self.failed(Failed("busy", "Other requests to the application used up the time limit.")) from None
         try:
             return await self._post_if_allowed(body, deadline)
         finally:
@@ -91,7 +89,7 @@ class SignedClient:
         """Send a request, unless the circuit breaker is open, and report the outcome to the breaker. It is checked here
         and not before the wait for a free connection, because it may have opened meanwhile."""
         if not self._circuit.allows(_time()):
-            raise self.failed(Failed("resting", "The application failed several times and is left alone."))
+            raise self.failed(Failed("resting", "The application failed several times; requests to it are paused."))
         try:
             answer = await self._post_within(deadline, body)
         except Failed as failed:
@@ -134,11 +132,11 @@ def _check(response: httpx2.Response) -> None:
     if 300 <= status < 400:
         raise Failed("redirect", f"It redirects (status {status}); the setting must name the final address.")
     if status in (401, 403):
-        raise Failed("refused", f"It refuses the question (status {status}): is relations_secret the same there?")
+        raise Failed("refused", f"It rejects the request (status {status}): is relations_secret the same there?")
     if status != 200:
         raise Failed("status", f"It answers with status {status}.", away=status in BUSY)
     if response.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Failed("not_json", "The answer is compressed, which was not asked for.")
+        raise Failed("not_json", "The answer is compressed, which was not requested.")
     media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json":
         raise Failed("not_json", f"The answer is not application/json but {media[:64]!r}.")

@@ -102,7 +102,7 @@ async def _ask(batcher: Batcher[Key, Fact], keys: Iterable[Key]) -> dict[Key, Fa
     if too many keys are waiting."""
     wanted = dict.fromkeys(keys)
     if batcher.waiting + len(wanted) > MOST_WAITING:
-        raise Failed("busy", f"{batcher.waiting} questions wait for the application already.")
+        raise Failed("busy", f"{batcher.waiting} requests wait for the application already.")
     facts: dict[Key, Fact] = {}
     failed: Exception | None = None
     for key, answer in (await batcher.ask_all(wanted)).items():

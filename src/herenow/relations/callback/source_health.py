@@ -28,7 +28,7 @@ class HealthReporter:
     def failed(self, failed: Failed, now: float) -> None:
         self._health.errors[failed.kind] += 1
         if failed.kind not in ("resting", "busy"):  # follow from earlier failures, which `trouble` names already
-            self._health.trouble = f"The application does not say who is related ({failed.kind}): {failed}"
+            self._health.trouble = f"The application gave no valid answer about relations ({failed.kind}): {failed}"
         if self._may_log(failed.kind, now):
             unlogged = self._unlogged.pop(failed.kind, 0)
             log.warning("relations.failed", kind=failed.kind, error=str(failed), unlogged=unlogged)

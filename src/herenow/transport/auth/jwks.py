@@ -94,7 +94,7 @@ def _public_key(entry: object) -> PublicKey:
         raise BadKeys("is not an object")
     kid = entry.get("kid")
     if kid is not None and (not isinstance(kid, str) or not 1 <= len(kid) <= MAX_KID):
-        raise BadKeys("has a kid that is no text, or too long")
+        raise BadKeys("has a kid that is not a string, or is too long")
     kind = entry.get("kty")
     known = _KINDS.get(kind) if isinstance(kind, str) else None
     if known is None:

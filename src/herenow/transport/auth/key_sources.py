@@ -101,7 +101,7 @@ class UrlSource:
             if answer.status_code != 200:
                 raise BadKeys(f"it answers with {answer.status_code}")
             if answer.headers.get("content-encoding", "identity") != "identity":
-                raise BadKeys("it answers compressed, which was not asked for")
+                raise BadKeys("it answers compressed, which was not requested")
             raw = bytearray()
             async for chunk in answer.aiter_raw():
                 raw += chunk

@@ -93,9 +93,7 @@ class Keyring:
             return KeysPending()
         if self._raw is not None and self._was_absent(kid):
             return ProtocolError("token_unknown_key", "The token is signed with a key that is not published.")
-        return ProtocolError(
-            "keys_unavailable", "The key that this token needs cannot be had at the moment; try again."
-        )
+        return ProtocolError("keys_unavailable", "The key for this token is not available at the moment; try again.")
 
     def _was_absent(self, kid: str | None) -> bool:
         return self._absent.get(kid, self._clock.monotonic()) is not None
@@ -169,9 +167,7 @@ class Keyring:
         longest = self._source.patience
         self._again_in = longest if self._raw is not None else Backoff(1.0, longest).pause(self._failures)
         self._last_error = str(error)
-        kept = (
-            "the keys it last gave stay in use" if self._raw is not None else "no token can be verified with its keys"
-        )
+        kept = "the last good keys stay in use" if self._raw is not None else "no token can be verified with its keys"
         sentence = f"{self._source.where} cannot be used: {error}; {kept}."
         if sentence != self.trouble:
             log.warning("jwks.trouble", source=self._source.where, why=str(error))

@@ -26,7 +26,7 @@ class KeysPending(ProtocolError):  # noqa: N818 - reads as what it is
     """The token can be checked only after a running read of the keys: wait for `Keyring.wait_read`, then check again."""
 
     def __init__(self) -> None:
-        super().__init__("keys_unavailable", "The keys that tokens are verified with are being read; try again.")
+        super().__init__("keys_unavailable", "The keys for verifying tokens are being loaded; try again.")
 
 
 class PublicKeys(Protocol):

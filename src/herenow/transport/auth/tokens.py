@@ -96,7 +96,7 @@ def verify(
         if payload is None and kid is None:
             keys.recheck()
     if payload is None:
-        raise ProtocolError("token_bad_signature", "The token's signature does not fit.")
+        raise ProtocolError("token_bad_signature", "The token's signature is not valid.")
     return _claims(_json_object(payload), now, max_ttl, expected)
 
 
@@ -114,9 +114,9 @@ def _header(head: str, accepted: tuple[str, ...]) -> tuple[str, str | None]:
     if not isinstance(algorithm, str) or algorithm not in accepted:
         raise ProtocolError("token_algorithm", f"The token must be signed with {' or '.join(accepted)}.")
     if "crit" in header or "b64" in header:
-        raise ProtocolError("token_malformed", "The token's header demands an extension.")
+        raise ProtocolError("token_malformed", "The token's header requires an extension (crit).")
     if kid is not None and (not isinstance(kid, str) or not 1 <= len(kid) <= MAX_KID):
-        raise ProtocolError("token_malformed", "The token's kid is no text, or too long.")
+        raise ProtocolError("token_malformed", "The token's kid is not a string, or is too long.")
     return algorithm, kid
 
 
@@ -165,7 +165,7 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     # Two parsers of {"sub":"ana","sub":"bob"} may read different users.
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ProtocolError("token_claims", "The token says a claim twice.")
+        raise ProtocolError("token_claims", "A claim of the token is repeated.")
     return value
 
 
@@ -193,7 +193,7 @@ def _claims(payload: Mapping[str, object], now: float, max_ttl: float, expected:
 def _check_parties(payload: Mapping[str, object], expected: Expected) -> None:
     issuer, audience = payload.get("iss"), payload.get("aud", [])
     if expected.issuer is not None and issuer != expected.issuer:
-        raise ProtocolError("token_claims", "The token is of another issuer (claim iss).")
+        raise ProtocolError("token_claims", "The token is from another issuer (claim iss).")
     named = [audience] if isinstance(audience, str) else audience
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise ProtocolError("token_claims", "The claim aud is a string or a list of strings.")

@@ -24,7 +24,8 @@ PIECE = 16_384  # bytes per call of the parser: bytes that follow a body within 
 LINGER = 1.0  # seconds in which a refused peer may still send; without this the refusal might not reach it
 MOST_DROPPED = 4_194_304  # bytes read and dropped after the answer before the connection is aborted
 HEAD_TOO_LARGE = (
-    f"The head of a request has at most {MOST_HEAD} bytes; POST /api/v1/presence/query takes a long list in its body.\n"
+    f"The head of a request may have at most {MOST_HEAD} bytes; "
+    "POST /api/v1/presence/query takes a long list in its body.\n"
 )
 
 
@@ -237,7 +238,7 @@ class HttpProtocol(HttpToolsProtocol):
         elif what == "head" and self._is_answering():
             self._end_after_answers()
         else:
-            self._refuse(408, f"The {what} of a request did not come in time.\n")
+            self._refuse(408, f"The {what} of a request did not arrive in time.\n")
 
     # Lending the transport
 

@@ -91,7 +91,7 @@ def _complaint(request_line: str, headers: dict[str, str], repeated: dict[str, l
     and further values of repeated headers."""
     method, target, version = request_line.split(" ", 2)
     if not _AT_MOST_ONCE.isdisjoint(repeated):
-        return Refuse(400, "a header that may be said once was said twice")
+        return Refuse(400, "a header that may occur once is repeated")
     if method != "GET" or version != "HTTP/1.1" or not target.startswith("/"):
         return Refuse(400, "a WebSocket is opened with GET /path HTTP/1.1")
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
@@ -103,7 +103,7 @@ def _complaint(request_line: str, headers: dict[str, str], repeated: dict[str, l
     ):
         return Refuse(400, "the headers Connection: Upgrade and Upgrade: websocket are missing")
     if headers.get("sec-websocket-version") != "13":
-        return Refuse(426, "only WebSocket version 13 is spoken here", (("sec-websocket-version", "13"),))
+        return Refuse(426, "only WebSocket version 13 is supported", (("sec-websocket-version", "13"),))
     if not _is_key(headers.get("sec-websocket-key", "")):
         return Refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64")
     if not headers.get("host"):

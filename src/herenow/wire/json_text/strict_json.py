@@ -81,7 +81,7 @@ def _unreadable(error: Exception) -> ProtocolError:
         case UnicodeDecodeError():
             return ProtocolError("bad_json", "This JSON is not UTF-8.")
         case msgspec.DecodeError():
-            return ProtocolError("bad_json", f"This is not JSON that can be read: {_lowered(error)}.")
+            return ProtocolError("bad_json", f"This is not valid JSON: {_lowered(error)}.")
         case _:
             return ProtocolError("bad_json", "This JSON has a number that is too large.")
 

@@ -231,7 +231,7 @@ class RedisConnection(asyncio.Protocol):
             while (reply := gets()) is not _MORE:
                 take(reply)
         except hiredis.ProtocolError as error:
-            self.close(f"it does not speak Redis: {error}")
+            self.close(f"it sent an invalid Redis reply: {error}")
 
     def _take(self, reply: Reply) -> None:
         if self._listener is not None:
@@ -248,7 +248,7 @@ class RedisConnection(asyncio.Protocol):
                 call.answer.set_result(call.replies)
 
     def connection_lost(self, error: Exception | None) -> None:
-        lost = Lost(f"{self.address} is gone ({_describe(error) if error else self._close_reason})")
+        lost = Lost(f"the connection to {self.address} was lost ({_describe(error) if error else self._close_reason})")
         self._transport = None
         while self._waiting:
             call = self._waiting.popleft()

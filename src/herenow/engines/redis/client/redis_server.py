@@ -63,7 +63,7 @@ class Server:
 
     async def _connected(self) -> RedisConnection:
         if self._closed:
-            raise Unavailable(f"{self.address} is no longer the one to ask")
+            raise Unavailable(f"{self.address} is no longer in use")
         self._connection = await self._new_connection()
         return self._connection
 

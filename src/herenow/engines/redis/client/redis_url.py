@@ -56,11 +56,13 @@ def parse_url(url: str) -> RedisTarget:
     port = SENTINEL_PORT if topology is Topology.SENTINEL else PORT
     addresses = tuple(_address(place, port, shown) for place in places.split(","))
     if len(addresses) > 1 and topology in (Topology.SINGLE, Topology.SINGLE_TLS):
-        raise _wrong(shown, "several servers are a redis+sentinel:// with its master's name, or a redis+cluster://")
+        raise _wrong(
+            shown, "for several servers use redis+sentinel:// with the name of the master, or redis+cluster://"
+        )
     if topology is Topology.SENTINEL and not path:
         raise _wrong(shown, "the name of the master is missing: redis+sentinel://h1:26379,h2:26379/name")
     if topology is Topology.CLUSTER and path not in ("", "0"):
-        raise _wrong(shown, "a Cluster has one database only, and it is not named")
+        raise _wrong(shown, "a Cluster has one database only, so do not name one")
     database = options.get("db", "0") if topology is Topology.SENTINEL else path or "0"
     user, password = _credentials(credentials, shown) if at else (None, None)
     login = Login(
@@ -90,8 +92,8 @@ def _options(query: str, allowed: frozenset[str], shown: str) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name in options:
         if name not in allowed:
-            there_are = f"only {', '.join(sorted(allowed))} may stand there" if allowed else "none is known"
-            raise _wrong(shown, f"{name!r} is no option of it, {there_are}")
+            there_are = f"only {', '.join(sorted(allowed))} is allowed" if allowed else "it has none"
+            raise _wrong(shown, f"{name!r} is not an option of this URL: {there_are}")
     return options
 
 
@@ -101,20 +103,20 @@ def _address(place: str, default: int, shown: str) -> Address:
         host, port = place, str(default)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise _wrong(shown, f"{place!r} is no host:port")
+        raise _wrong(shown, f"{place!r} is not host:port")
     return Address(host, int(port))
 
 
 def _database(text: str, shown: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise _wrong(shown, f"{text!r} is no number of a database")
+        raise _wrong(shown, f"{text!r} is not a database number")
     return int(text)
 
 
 def _credentials(text: str, shown: str) -> tuple[str | None, str]:
     user, colon, password = text.partition(":")
     if not colon:
-        raise _wrong(shown, "before the @ stands user:password, or :password")
+        raise _wrong(shown, "the part before the @ must be user:password or :password")
     return unquote(user) or None, unquote(password)
 
 
@@ -126,4 +128,4 @@ def _tls(ca: str | None, shown: str) -> ssl.SSLContext:
 
 
 def _wrong(shown: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"engine {shown!r} is not a Redis this version can use: {why}.")
+    return ConfigurationError(f"engine {shown!r} is not a valid Redis URL: {why}.")

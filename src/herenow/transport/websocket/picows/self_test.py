@@ -28,7 +28,7 @@ def run_self_test() -> None:
         problem = _find_problem()
     if problem:
         raise ConfigurationError(
-            f"picows {version('picows')} does not fit this gateway ({problem}): install picows==2.3.* "
+            f"picows {version('picows')} does not work with this server ({problem}): install picows==2.3.* "
             "or use the slower WebSocket implementation, websockets"
         )
 
