@@ -394,7 +394,7 @@ async def test_a_viewer_who_got_a_change_early_in_paced_delivery_does_not_get_it
     assert {viewer.frames for viewer in idle} == {2}
 
 
-async def test_a_new_subscriber_of_an_overloaded_node_gets_the_current_status_and_so_do_the_others():
+async def test_on_an_overloaded_node_a_new_subscriber_and_the_earlier_ones_all_get_the_current_status():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     stage.hub.shed(Shed.IDLENESS)

@@ -127,7 +127,7 @@ def test_an_end_time_within_a_year_is_accepted(value):
         (True, "invalid_instant"),
     ],
 )
-def test_an_end_time_in_the_past_further_than_a_year_or_without_a_zone_is_refused(value, code):
+def test_an_end_time_is_refused_if_it_is_past_or_over_a_year_ahead_or_has_no_time_zone(value, code):
     with pytest.raises(ProtocolError) as refusal:
         parse_until(value, "expires_at", NOW)
     assert refusal.value.code == code

@@ -48,8 +48,9 @@ def with_choice(presence: Presence, choice: Sourced, at: int) -> Presence:
 
 
 def with_choices(presence: Presence, chosen: Iterable[Sourced], at: int) -> Presence:
-    """Return the record with exactly these modes and custom statuses, each of one source. From `at` on those of the
-    highest sources are in force; this may hide the user, or end hiding."""
+    """Return the record with its modes and custom statuses replaced by `chosen`, at most one of each per source (user,
+    call, calendar …). From `at` (ms) on the one of the source with the highest priority counts. This may hide the
+    user, or end hiding."""
     chosen = sorted((each for each in chosen if _is_choice(each)), key=_rank)
     by_mode = next((each for each in chosen if each.mode is not _AUTO), _NO_CHOICE)
     by_custom = next((each for each in chosen if each.custom is not None), _NO_CHOICE)

@@ -248,10 +248,11 @@ class Ledger(Relations, Protocol):
         """Return the blocks between the user and any of `others`, in either direction, including lifted ones, unsorted."""
 
     async def block(self, row: BlockRow, limit: int | None = None) -> bool:
-        """Store a block; overwrites a lifted one. Returns False and changes nothing if it is in force already. `row`
-        has the last seen of both users as if they signed out now. For a user that is hidden from the other already, the
-        value from when that began is stored instead (`frozen_row`), in the same transaction. Raises `TooManyBlocks` if
-        the blocker has `limit` blocks of other users, lifted ones included, and none of this one."""
+        """Store a block, or put a lifted one in force again. Returns False and changes nothing if the block is in force
+        already. `row` has the last seen that each user would have on signing out now. If one of them is already hidden
+        from the other, the last seen from the start of that hiding is stored instead (`frozen_row`), in the same
+        transaction. Raises `TooManyBlocks` if the block is new and the blocker has `limit` rows already; lifted blocks
+        count, because their rows are kept."""
 
     async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
         """Remove a block, or keep it as lifted at `now` if one of the two users is hidden in another way at that moment

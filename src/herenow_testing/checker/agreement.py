@@ -183,8 +183,8 @@ class Agreement:
                 self._notes.wrong(f"{user} was last seen between {first} and {last}, the ledger has {saved}")
 
     def _conclude_chosen(self, user: str, record: Presence | None, known: Remembered) -> None:
-        """Check that the ledger (`known`) has the mode and custom status that were last confirmed to the user, or
-        requested later, and the same as the store (`record`)."""
+        """Check a user's mode and custom status at the end of a run. The ledger (`known`) and the store (`record`) must
+        have the same values: those that were last confirmed to the user, or that were requested after that."""
         mode, text = Mode.AUTO, None
         if known.choice is not None:
             mode = known.choice.mode

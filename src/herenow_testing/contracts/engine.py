@@ -326,7 +326,9 @@ class EngineContract:
         )
         assert await engine.unsaved(0, 10) == [(user, record(1))]
 
-    async def test_P2_a_conflict_does_not_change_timer_log_and_unsaved_flag_of_a_record(self, engine: Engine) -> None:
+    async def test_P2_a_write_that_conflicts_changes_neither_the_timer_nor_the_log_nor_the_unsaved_flag(
+        self, engine: Engine
+    ) -> None:
         node = await joined(engine)
         marked, plain = islice(users_of(engine, 0), 2)
         await node.write(Write(marked, None, record(1), wake_at=100, unsaved=True), Write(plain, None, record(1)))

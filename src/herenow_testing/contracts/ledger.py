@@ -677,7 +677,7 @@ class LedgerContract:
         assert set(found.mates) == {"dee"}
         assert found.preferences == {"bo": private}
 
-    async def test_one_call_for_relations_rooms_blocks_and_preferences_omits_what_is_not_requested(
+    async def test_a_combined_read_of_relations_rooms_blocks_and_preferences_returns_only_the_requested_kinds(
         self, ledger: Ledger
     ) -> None:
         await ledger.apply([*mutual("ana", "bo"), room("r", "ana"), room("r", "bo")])

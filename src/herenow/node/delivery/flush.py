@@ -107,8 +107,8 @@ class FlushScheduler:
         self._schedule()
 
     def remember(self, channel: Channel) -> None:
-        """Store in each waiting outbox of this channel the encoded status that it last got. Call before the viewers of
-        the channel no longer all have the same one."""
+        """Copy the status that was last sent on this channel into each outbox that waits for the next flush. The channel
+        keeps one copy for all its viewers: call this just before one of them gets another status than the rest."""
         touched = self.touched.pop(channel, None) if self.touched else None
         if touched is not None:
             for outbox in channel.outboxes:

@@ -143,8 +143,8 @@ class Records:
 
     @property
     def save_trouble(self) -> str | None:
-        """An error of the store from reading or clearing the flags of records that the ledger does not have yet; None:
-        no error."""
+        """The error of a shard at the last attempt to read or clear its flags "unsaved", which mark records that the
+        ledger does not have yet; None: no shard failed."""
         return self.ledger_writer.trouble
 
     @property

@@ -69,8 +69,8 @@ _EMPTY = Presence()
 
 
 def answers_caller(outcome: Outcome, edits: Iterable[PendingEdit]) -> bool:
-    """For a decision that does not change the record: True if a caller waits for its result, because there is an edit
-    or a session was refused. The known record may be old, so read the store before you answer."""
+    """Return True if a caller waits for the result of this decision, which changes nothing in the record: there is an
+    edit, or a session was refused. Then read the record from the store first: the known one may be out of date."""
     return bool(outcome.refused) or any(pending.edit is not NO_EDIT for pending in edits)
 
 
