@@ -50,6 +50,7 @@ class Sessions:
 
         # Ends
         self.sign_out = connections.sign_out
+        self.wait_before_sign_out = connections.wait_before_sign_out
         self.drop = connections.drop
         self.end_void = connections.end_void
         self.drop_void = connections.drop_void
