@@ -97,11 +97,11 @@ def test_letters_of_any_language_stay_readable_in_console_log_lines(form, capsys
 
 
 def test_repeated_lines_of_a_library_are_omitted_and_counted():
-    now = 100.0
-    sampled = Sampled(lambda: now)
+    now, sampled = 100.0, Sampled()
 
     def logged(message, *values):
         record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, message, values, None)
+        record.created = now
         return record.getMessage() if sampled.filter(record) else None
 
     lines = [logged("bad request of %s", number) for number in range(1000)]

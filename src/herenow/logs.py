@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
@@ -53,16 +51,15 @@ class Sampled(logging.Filter):
     next line has the number of omitted ones. Without it, a peer that sends nonsense writes ten bytes of log for each
     byte of its own."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._now = now
         self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
         """Kind → (begin of its interval, lines in it)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        kind, now = (record.name, str(record.msg)), self._now()
+        kind, now = (record.name, str(record.msg)), record.created
         begin, lines = self._kinds.pop(kind, (now, 0))
-        if now - begin >= SAMPLE_SECONDS:
+        if not 0 <= now - begin < SAMPLE_SECONDS:
             if lines > SAMPLE:
                 record.msg, record.args = f"{record.getMessage()} ({lines - SAMPLE} such lines were omitted)", ()
             begin, lines = now, 0

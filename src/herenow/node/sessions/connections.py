@@ -11,7 +11,6 @@ from secrets import token_urlsafe
 from typing import Protocol
 
 from herenow.core.edits import sign_out
-from herenow.core.limits import SIGNING_OUT
 from herenow.core.model import Idle, Platform, Presence
 from herenow.core.settle import Timings
 from herenow.errors import ProtocolError
@@ -21,7 +20,6 @@ from herenow.node.delivery import Delivery
 from herenow.node.people import Connection, LocalSession, Outbox, without
 from herenow.node.records import Records
 from herenow.node.sessions.liveness import LivenessMonitor
-from herenow.node.user_rate import UserRate
 from herenow.settings import milliseconds
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
@@ -45,11 +43,9 @@ class Connections:
         self._metrics = context.metrics
         self._beat_min = milliseconds(context.settings.beat_min)
         self._max_connections = context.settings.max_connections_per_user
-        self._records = records
-        self._delivery = delivery
+        self._records, self._delivery = records, delivery
         self._liveness = liveness
         self._listeners: list[ConnectionEvents] = []
-        self._sign_outs = UserRate(SIGNING_OUT, context.clock)
 
     def subscribe(self, listener: ConnectionEvents) -> None:
         self._listeners.append(listener)
@@ -225,11 +221,6 @@ class Connections:
                 self._records.mark_dirty(session.person)
 
     # Leaving
-
-    def wait_before_sign_out(self, user: str) -> int:
-        """Count a sign-out that this user requested by REST against the rate limit. Returns 0 if it is permitted,
-        otherwise the milliseconds until the next one is."""
-        return self._sign_outs.take(user)
 
     async def sign_out(self, user: str, device: str, *, but: Connection | None = None) -> bool:
         """End all sessions of a device, on all nodes, without grace. Returns True if there were any. `but`: the
