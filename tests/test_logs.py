@@ -7,7 +7,7 @@ import sys
 import pytest
 import structlog
 
-from herenow.logs import PlainLines, configure_logging
+from herenow.logs import SAMPLE, PlainLines, Sampled, configure_logging
 
 
 @pytest.fixture(params=["console", "json"])
@@ -72,3 +72,48 @@ def test_the_fast_formatter_of_log_lines_gives_the_same_text_as_structlogs_conso
     console = structlog.dev.ConsoleRenderer(colors=False)
     line = {"timestamp": "2026-11-16T10:00:00.000000Z", "level": level, "event": event, **said}
     assert PlainLines(console)(None, level, dict(line)) == console(None, level, dict(line))
+
+
+@pytest.mark.parametrize("logger", [structlog.get_logger, logging.getLogger], ids=["ours", "a library's"])
+@pytest.mark.parametrize(
+    "character", ["\u202e", "\u2066", "\u200f", "\u2028", "\x85", "\x1b", "\r", "\x7f", "\ufeff", "\xad"]
+)
+def test_control_and_direction_characters_are_escaped_in_log_lines(form, logger, character, capsys):
+    configure_logging(form, "info")
+    logger("herenow.test").warning(f"before{character}after")
+    structlog.get_logger("herenow.test").warning("event", user=f"ana{character}bob", text=f"a b{character}")
+    said = capsys.readouterr().err
+    assert character not in said
+    assert said.count("after") == said.count("bob") == 1
+    if form == "json":
+        assert [json.loads(line) for line in said.splitlines()][1]["user"] == f"ana{character}bob"
+
+
+def test_letters_of_any_language_stay_readable_in_console_log_lines(form, capsys):
+    configure_logging(form, "info")
+    structlog.get_logger("herenow.test").warning("event", user="zoë-李-משה")
+    said = capsys.readouterr().err
+    assert form == "json" or "zoë-李-משה" in said
+
+
+def test_repeated_lines_of_a_library_are_omitted_and_counted():
+    now, sampled = 100.0, Sampled()
+
+    def logged(message, *values):
+        record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, message, values, None)
+        record.created = now
+        return record.getMessage() if sampled.filter(record) else None
+
+    lines = [logged("bad request of %s", number) for number in range(1000)]
+    assert [line for line in lines if line] == [f"bad request of {number}" for number in range(SAMPLE)]
+    assert logged("another") == "another"
+    now += 10
+    assert logged("bad request of %s", 1000) == f"bad request of 1000 ({1000 - SAMPLE} such lines were omitted)"
+    assert logged("bad request of %s", 1001) == "bad request of 1001"
+
+
+def test_a_configured_server_samples_the_lines_of_libraries(form, capsys):
+    configure_logging(form, "info")
+    for _ in range(1000):
+        logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    assert len(capsys.readouterr().err.splitlines()) == SAMPLE

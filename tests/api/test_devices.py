@@ -54,3 +54,31 @@ async def test_signing_out_a_device_of_another_user_returns_404_and_the_device_s
     problem(await world.delete("/api/v1/presence/devices/shared", by="thief"), 404, "device_unknown")
     assert closed == []
     assert len((await world.get("/api/v1/presence/devices", by="owner")).json()["devices"]) == 1
+
+
+async def test_a7_a_user_may_sign_out_120_devices_a_minute_by_rest_and_60_at_once(world):
+    async def sign_out(device):
+        return await world.delete(f"/api/v1/presence/devices/{device}", by="hasty")
+
+    codes = [(await sign_out(f"d{number}")).status_code for number in range(61)]
+    assert codes == [404] * 60 + [429]
+    await world.connect("hasty", "phone")
+    refused = await sign_out("phone")
+    assert "120 devices a minute" in problem(refused, 429, "signing_out_too_fast")
+    assert refused.headers.get_list("retry-after") == ["1"]
+    assert len((await world.get("/api/v1/presence/devices", by="hasty")).json()["devices"]) == 1
+    world.hands.advance(0.5)
+    assert (await sign_out("phone")).status_code == 204
+
+
+async def test_a7_presence_bye_of_a_socket_is_not_limited_by_the_rate_of_sign_outs(world):
+    for number in range(61):
+        await world.delete(f"/api/v1/presence/devices/d{number}", by="leaving")
+    for number in range(3):
+        connection, _ = await world.connect("leaving", f"e{number}")
+        assert await world.node.sessions.sign_out("leaving", f"e{number}", but=connection)
+
+
+async def test_a7_requests_with_a_service_token_have_no_rate_limit_of_sign_outs(world):
+    codes = {(await world.delete(f"/api/v1/presence/devices/d{n}", by=SERVICE)).status_code for n in range(70)}
+    assert codes == {404}

@@ -93,6 +93,13 @@ async def test_a_remote_peer_needs_a_token_for_statistics(world, path, peer):
         "True-Client-IP",
         "CF-Connecting-IP",
         "Via",
+        "X-Forwarded",
+        "X-Original-Forwarded-For",
+        "X-Cluster-Client-IP",
+        "Fastly-Client-IP",
+        "X-Envoy-External-Address",
+        "X-Amzn-Trace-Id",
+        "CDN-Loop",
     ],
 )
 async def test_a_forwarded_request_from_loopback_needs_a_token_for_statistics(world, path, header):
@@ -215,3 +222,38 @@ async def test_metrics_are_openmetrics_if_the_client_accepts_it(world):
     answer = await world.client.get("/metrics", headers=headers)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")
+
+
+async def test_without_loopback_trust_a_request_from_this_machine_needs_a_token_for_statistics(path):
+    async with serving(trust_loopback="off") as world:
+        problem(await get(world, path, "127.0.0.1"), 401, "token_missing")
+        assert (await world.get(path, by=SERVICE)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text; version=x", "\xff", ";;;", "a/b;c=d=e", "text/plain;q=x"]
+)
+async def test_metrics_with_a_malformed_accept_header_are_in_a_known_format(world, accept):
+    answer = await get(world, "/metrics", "127.0.0.1", {"accept": accept.encode("latin-1")})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith(("text/plain", "application/openmetrics-text"))
+
+
+async def test_readyz_tells_addresses_and_paths_to_operators_only(world):
+    health = world.node.relations_health
+    health.trouble = "http://10.1.2.3:9000/relations does not answer."
+    try:
+        for peer, headers, told in [
+            ("203.0.113.7", {}, False),
+            ("203.0.113.7", {"authorization": "Bearer nonsense"}, False),
+            ("127.0.0.1", {"x-forwarded-for": "203.0.113.7"}, False),
+            ("127.0.0.1", {}, True),
+        ]:
+            answer = await get(world, "/readyz", peer, headers)
+            assert answer.status_code == 200
+            assert answer.json()["degraded"][0]["what"] == "relations_source"
+            assert ("10.1.2.3" in answer.text) is told
+        assert "10.1.2.3" in (await world.get("/readyz", by=SERVICE)).text
+        assert "10.1.2.3" not in (await world.get("/readyz", by="ana")).text
+    finally:
+        health.trouble = None

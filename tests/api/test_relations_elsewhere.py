@@ -102,7 +102,7 @@ async def test_a_failing_application_that_keeps_relations_is_named_by_readyz_and
     health.errors["timeout"] += 2
     health.trouble = "The application gave no valid answer about relations."
     try:
-        [trouble] = (await world.get("/readyz")).json()["degraded"]
+        [trouble] = (await world.get("/readyz", by=SERVICE)).json()["degraded"]
         assert (trouble["what"], trouble["detail"]) == ("relations_source", health.trouble)
         numbers = (await world.get("/metrics", by=SERVICE)).text
         assert 'herenow_relations_errors_total{kind="timeout"} 2.0' in numbers

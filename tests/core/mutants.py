@@ -282,9 +282,27 @@ MUTANTS = (
     ),
     mutant(
         "no note for a holder that missed the sign-out",
-        "signed_out=presence.signed_out + tombstones",
+        "signed_out=_newest(presence.signed_out + tombstones, timings)",
         "signed_out=presence.signed_out",
         "test_sign_out.py::test_a_node_that_missed_a_sign_out_never_writes_the_signed_out_session_again",
+    ),
+    mutant(
+        "an answered note stays",
+        "if t.holder != epoch or t.device in devices)",
+        "if t)",
+        "test_sign_out.py::test_a_node_that_closed_a_signed_out_session_removes_its_note_from_the_record",
+    ),
+    mutant(
+        "a note goes before it is answered",
+        "if t.holder != epoch or t.device in devices)",
+        "if t.holder != epoch)",
+        "test_sign_out.py::test_a_note_stays_in_the_record_until_its_node_has_closed_the_session",
+    ),
+    mutant(
+        "notes without end",
+        "return entries[-2 * timings.max_sessions :]",
+        "return entries",
+        "test_sign_out.py::test_a_record_keeps_at_most_twice_max_sessions_sign_out_notes",
     ),
     mutant(
         "a note outlives the next connection",

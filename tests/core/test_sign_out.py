@@ -3,8 +3,11 @@
 import pytest
 from tests.core.story import Story, table
 
-from herenow.core.settle import droppable
+from herenow.core.edits import retire, sign_out, sign_out_all
+from herenow.core.model import Presence, Session, SignedOut
+from herenow.core.settle import Held, Timings, droppable, settle
 from herenow.core.timeline import REMEMBER_SIGN_OUT
+from herenow.core.values import replace
 
 
 @table(
@@ -177,6 +180,61 @@ def test_a_sign_out_noted_for_another_node_keeps_the_record_in_the_store_for_ten
     story.play("1ms").saw("online offline")
     assert droppable(story.record)
     assert story.next_wake is None
+
+
+def test_a_node_that_closed_a_signed_out_session_removes_its_note_from_the_record():
+    story = Story().play("connect d1, cut n1, sign-out d1 via n2")
+    assert story.record.signed_out
+    story.play("1s, hears n1, look")
+    assert story.ended == [("d1", "signed out")]
+    assert not story.record.signed_out
+    assert droppable(story.record)
+    assert story.next_wake is None
+
+
+def test_a_note_stays_in_the_record_until_its_node_has_closed_the_session():
+    """A settle that learns of the sign-out asks for another one, and only that one removes the note: if the commit of the
+    first had an unknown outcome, the node would find neither session nor note, and after a loss of data write it again."""
+    note = SignedOut("d1", "epoch-n1", 5)
+    held = Held("d1", "epoch-n1", since=1, seen_at=9, asserted=3, asserted_by="epoch-n1")
+    first = settle(Presence(version=5, signed_out=(note,)), 10, Timings(), epoch="epoch-n1", held=(held,))
+    assert (first.presence.signed_out, first.signed_out, first.more) == ((note,), ("d1",), True)
+    second = settle(first.presence, 10, Timings(), epoch="epoch-n1")
+    assert (second.presence.signed_out, second.news, second.more) == ((), False, False)
+    other = settle(first.presence, 10, Timings(), epoch="epoch-n2")
+    assert other.presence.signed_out == (note,)
+
+
+def test_a_record_keeps_at_most_twice_max_sessions_sign_out_notes():
+    """A7: devices that connect to a node and are signed out through another one, again and again, while the first does not
+    answer. The newest notes stay: those of one sign-out of all devices always fit."""
+    presence = Presence()
+    for number in range(1, 40):
+        session = Session(f"d{number}", "epoch-n1", since=number, seen_at=number, active_at=number)
+        presence = replace(presence, sessions=(session,))
+        presence = sign_out(f"d{number}")(presence, number, Timings(max_sessions=5))
+    assert [note.device for note in presence.signed_out] == [f"d{number}" for number in range(30, 40)]
+
+
+def test_a_sign_out_of_all_devices_leaves_a_note_for_each_session_and_each_retired_one():
+    sessions = tuple(Session(f"d{n}", "epoch-1", since=n, seen_at=n, active_at=n) for n in range(5))
+    before = Presence(sessions=sessions, signed_out=tuple(SignedOut(f"old{n}", "epoch-1", 1) for n in range(10)))
+    for number in range(8):
+        lost_session = Session(f"r{number}", f"dead-{number}", since=1, seen_at=1, active_at=1)
+        before = replace(before, sessions=(*sessions, lost_session))
+        before = retire({f"dead-{number}": 2})(before, 3, Timings(max_sessions=5))
+    before = replace(before, sessions=sessions)
+    after = sign_out_all()(before, 10, Timings(max_sessions=5))
+    assert {note.device for note in after.signed_out} == {*(f"d{n}" for n in range(5)), *(f"r{n}" for n in range(3, 8))}
+
+
+@table("lost_epoch, ended", {"same epoch": (False, ["d1"]), "another epoch": (True, [])})
+def test_a_session_whose_note_was_dropped_returns_only_if_its_node_lost_its_epoch(lost_epoch, ended):
+    now_epoch = "epoch-new" if lost_epoch else "epoch-n1"
+    held = Held("d1", now_epoch, since=1, seen_at=9, asserted=3, asserted_by="epoch-n1")
+    notes = tuple(SignedOut(f"other{n}", "epoch-n1", 5) for n in range(100))
+    outcome = settle(Presence(version=5, signed_out=notes), 10, Timings(), epoch=now_epoch, held=(held,))
+    assert list(outcome.signed_out) == ended
 
 
 @pytest.mark.parametrize("settled", ["yes", "no"])

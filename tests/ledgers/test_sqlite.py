@@ -1,8 +1,10 @@
 """The SQLite ledger keeps the contract, in a file and in memory, and closes everything it opened."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
+import stat
 import threading
 
 import pytest
@@ -266,3 +268,23 @@ async def test_a_second_server_on_a_sqlite_database_is_refused_while_the_first_o
     await first.close()
     assert await second.close_runs() == 1
     await second.close()
+
+
+async def test_a_new_sqlite_database_and_its_files_are_not_accessible_to_other_users_under_any_umask(tmp_path):
+    before = os.umask(0)
+    try:
+        ledger = SqliteLedger(tmp_path / "herenow.db")
+        await ledger.open()
+        await ledger.close_runs()
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        await ledger.close()
+    finally:
+        os.umask(before)
+    assert modes.keys() >= {"herenow.db", "herenow.db-wal", "herenow.db-shm", "herenow.db-run"}
+    assert set(modes.values()) == {0o660}
+
+
+async def test_an_existing_sqlite_database_keeps_its_mode(ledger, tmp_path):
+    (tmp_path / "herenow.db").chmod(0o640)
+    await SqliteLedger(tmp_path / "herenow.db").schema()
+    assert stat.S_IMODE((tmp_path / "herenow.db").stat().st_mode) == 0o640

@@ -160,8 +160,22 @@ async def test_e18_a_device_signed_out_by_another_node_is_closed_and_its_session
     await world.sleep(1)
     assert ana.closed_with[0][1] == Close.SIGNED_OUT
     assert bob.saw("ana") == ["online", "offline"]
+    stored = world.stored("ana")
+    assert stored is None or not stored.signed_out, "answered by n1"
     await world.sleep(60)
     assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_a7_the_record_of_a_user_stays_short_while_devices_are_signed_out_through_another_node(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    with world.faults.during(Rule(Fault.SILENCE, node="n1", calls=("tail",))):
+        for number in range(120):
+            await world.client("ana", f"d{number}").connect(n1)
+            assert await n2.node.sessions.sign_out("ana", f"d{number}")
+    assert len(world.stored("ana").signed_out) <= 100
+    await world.sleep(30)
+    stored = world.stored("ana")
+    assert stored is None or not stored.signed_out
 
 
 @pytest.mark.parametrize("asleep", [15, 120])

@@ -270,3 +270,25 @@ async def test_a_rest_heartbeat_that_the_store_lost_before_other_nodes_read_it_i
     await world.sleep(130)
     assert far.last("ana").last_seen == pytest.approx(last, abs=2)
     assert world.ledger.people["ana"].last_seen == pytest.approx(last, abs=2)
+
+
+async def test_a_revoked_token_ends_the_rest_session_of_its_heartbeats_on_every_node(world):
+    n1, n2, bob = await watched(world, "n1", "n2")
+    issued_at = world.now
+    await n2.node.sessions.beat_by_rest("ana", "phone", Platform.MOBILE, None, issued_at=issued_at)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["offline", "online"]
+    await n1.run(n1.node.admin.revoke("ana", world.now))
+    await world.sleep(33)  # the reconnect window, and the two seconds in which all nodes know
+    assert bob.saw("ana") == ["offline", "online", "offline"]
+
+
+async def test_heartbeats_with_a_new_token_go_on_after_a_revocation(world):
+    n1, bob = await watched(world, "n1")
+    await n1.node.sessions.beat_by_rest("ana", "phone", Platform.MOBILE, None, issued_at=world.now)
+    await world.sleep(1)
+    await n1.run(n1.node.admin.revoke("ana", world.now))
+    await world.sleep(1)
+    await n1.node.sessions.beat_by_rest("ana", "phone", Platform.MOBILE, None, issued_at=world.now)
+    await world.sleep(60)
+    assert bob.saw("ana") == ["offline", "online"]

@@ -125,3 +125,38 @@ async def test_endless_http_request_headers_take_little_memory(tmp_path: Path) -
             assert resident(process.pid) - before < 50 * MB
     finally:
         await process.stop()
+
+
+REFUSED = {
+    "two Authorization headers": (400, lines("GET /a HTTP/1.1", "Host: here", "Authorization: a", "authorization: b")),
+    "two Origin headers": (400, lines("GET /a HTTP/1.1", "Host: here", "Origin: http://a", "Origin: http://b")),
+    "two Host headers": (400, lines("GET /a HTTP/1.1", "Host: here", "HOST: here")),
+    "two Host headers with HTTP/1.0": (400, lines("GET /a HTTP/1.0", "Host: here", "HOST: here")),
+    "two with another Upgrade": (
+        400,
+        lines("GET /a HTTP/1.1", "Host: a", "Host: b", "Connection: upgrade", "Upgrade: h2c"),
+    ),
+    "no Host": (400, lines("GET /a HTTP/1.1", "Accept: */*")),
+    "no version": (400, b"GET /a\r\n\r\n"),
+    "HTTP/2.0": (505, lines("GET /a HTTP/2.0", "Host: here")),
+}
+
+
+@pytest.mark.parametrize(("status", "sent"), REFUSED.values(), ids=list(REFUSED))
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_an_ambiguous_request_head_is_refused_and_the_connection_ends(
+    server: Server, status: int, sent: bytes, earlier: int
+) -> None:
+    with Client(server.port) as client:
+        for _ in range(earlier):
+            client.send(BEGIN + b"\r\n")
+            client.read_answer()
+        client.send(sent)
+        assert client.read_answer()[0].startswith(f"HTTP/1.1 {status} ")
+        assert client.read(1) == b""
+
+
+def test_a_request_of_http_1_0_needs_no_host(server: Server) -> None:
+    with Client(server.port) as client:
+        client.send(lines("GET /a HTTP/1.0"))
+        assert client.read_answer()[1] == "/a"

@@ -167,15 +167,15 @@ def own_certificate(settings: Settings) -> ssl.SSLContext | bool:
 
 
 def tokens(settings: Settings, given: str | None) -> Token:
-    """Return a function that chooses the token for a node's URL: `given` if it is set; none for this machine; otherwise
-    one that is minted with the secret, if there is a secret."""
+    """Return a function that chooses the token for a node's URL: `given` if it is set; none for this machine if the
+    node trusts it (`trust_loopback`); otherwise one that is minted with the secret, if there is a secret."""
     from herenow.api.http.peers import is_loopback
 
     def token(url: str) -> str | None:
         if given is not None:
             return given
         host = urlsplit(url).hostname or ""
-        if host == "localhost" or is_loopback(host):
+        if settings.trust_loopback == "on" and (host == "localhost" or is_loopback(host)):
             return None
         return _minted(settings)
 

@@ -79,7 +79,11 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
             presence = replace(presence, sessions=rest)
             presence = set_status(presence, live_status(presence), now)
         return replace(
-            presence, sessions=rest, signed_out=presence.signed_out + tombstones, retired=retired, last_seen=last_seen
+            presence,
+            sessions=rest,
+            signed_out=_newest(presence.signed_out + tombstones, timings),
+            retired=retired,
+            last_seen=last_seen,
         )
 
     return edit
@@ -90,6 +94,18 @@ def _tombstones(ended: Sequence[Session | Retired], now: int, epochs: Sequence[s
     sessions and sessions of `epochs`, which are the caller's own, need none."""
     holders = dict.fromkeys((each.device, each.holder) for each in ended)
     return tuple(SignedOut(device, holder, now) for device, holder in holders if holder not in (UNLEASED, *epochs))
+
+
+def _newest(entries: tuple[SignedOut, ...], timings: Timings) -> tuple[SignedOut, ...]:
+    """Return the newest sign-out entries, at most twice `max_sessions`, so that a user who connects and signs out new
+    devices without end cannot make the record long.
+
+    One sign-out of all devices always fits: it leaves an entry for each session and for each retired one, of which a
+    record has at most `max_sessions` each. An entry beyond that is dropped although its node has not answered it yet.
+    The node needs it only if it had to take a new epoch meanwhile, or if the shard lost data; otherwise it finds the
+    session missing from a newer record, and closes it (`reconcile._was_signed_out`). In these cases the session is
+    back until its socket ends: a session of the user who caused it by signing out so many others."""
+    return entries[-2 * timings.max_sessions :]
 
 
 def _includes_last_live(gone: Sequence[Session], rest: Sequence[Session]) -> bool:
@@ -123,7 +139,7 @@ def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
         tombstones = _tombstones([*presence.sessions, *presence.retired], now, epochs)
         return Presence(
             version=presence.version,
-            signed_out=(*presence.signed_out, *tombstones),
+            signed_out=_newest((*presence.signed_out, *tombstones), timings),
             status=presence.status,
             since=presence.since,
             platforms=presence.platforms,
@@ -200,7 +216,8 @@ def retire(dead: Mapping[str, int]) -> Edit:
                 presence = lost(presence, session.device, session.holder, dead[session.holder], now)
                 if presence is not before:
                     gone = Retired(session.device, session.holder, now)
-                    presence = replace(presence, retired=(*still_expected(presence.retired, now), gone))
+                    retired = (*still_expected(presence.retired, now), gone)
+                    presence = replace(presence, retired=retired[-timings.max_sessions :])
         return presence
 
     return edit

@@ -51,6 +51,10 @@ BLOCKING = Rate(every=500, burst=60)
 """Blocks and unblocks of one user: 120 a minute, up to 60 at once. Each is a transaction of the database and a message to
 all nodes."""
 
+SIGNING_OUT = Rate(every=500, burst=60)
+"""Sign-outs of a user's devices by REST: 120 a minute, up to 60 at once. Each is a commit of the live store, and leaves an
+entry for the node of the device. A socket that signs itself out (`presence.bye`) is not limited: it ends by that."""
+
 MAX_BLOCKS = 10_000
 """Blocks of one user in all, lifted ones that the database still keeps included."""
 

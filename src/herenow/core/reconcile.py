@@ -112,6 +112,16 @@ def with_held(
     return presence, signed_out, refused
 
 
+def without_answered(presence: Presence, epoch: str, held: Sequence[Held]) -> Presence:
+    """Remove the sign-out entries for this epoch whose devices the node does not hold any more: it has closed their
+    sessions, or they had ended before. It cannot write them again, so nothing needs the entries."""
+    if not presence.signed_out:
+        return presence
+    devices = {h.device for h in held}
+    left = tuple(t for t in presence.signed_out if t.holder != epoch or t.device in devices)
+    return presence if len(left) == len(presence.signed_out) else replace(presence, signed_out=left)
+
+
 def with_arrivals(
     presence: Presence, held: Sequence[Held], before: int, now: int, timings: Timings, *, settled: bool
 ) -> Presence:

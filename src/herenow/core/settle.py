@@ -13,7 +13,8 @@ Order of the steps, by module, and why:
   2. `timeline`: due events and reported losses, in the order of their times. Held sessions that began before an event, but
      are not in the record, join before it: they could not be written until now
   3. `edits`: requested changes (a sign-out comes before the losses that it causes, so it skips the grace)
-  4. `reconcile`: recorded sessions that this node no longer holds, then held sessions that the record lacks
+  4. `reconcile`: recorded sessions that this node no longer holds, then held sessions that the record lacks, then sign-out
+     entries for this node that need no answer any more; a sign-out that the node learns of now is answered by the next call
 Before them, `sources.agreed` repairs what a node without knowledge of sources did to a record that has some.
 The status is updated after each step (`status`), because it freezes when the last live session is lost.
 """
@@ -24,7 +25,14 @@ from collections.abc import Sequence
 
 from herenow.core.inputs import Edit, Held, Timings
 from herenow.core.model import UNLEASED, Custom, Mode, Presence, Sourced, Status, View, devices, public
-from herenow.core.reconcile import apply_evidence, holds_as_recorded, with_arrivals, with_held, without_unheld
+from herenow.core.reconcile import (
+    apply_evidence,
+    holds_as_recorded,
+    with_arrivals,
+    with_held,
+    without_answered,
+    without_unheld,
+)
 from herenow.core.sources import agreed
 from herenow.core.status import update_status
 from herenow.core.timeline import apply_due, next_due, next_event, reported_losses, with_history, with_loss
@@ -106,9 +114,10 @@ def settle(
     before = presence
     presence = without_unheld(presence, epoch, held, now)
     presence, signed_out, refused = with_held(presence, held, now, timings, settled=settled)
+    presence = without_answered(presence, epoch, held)
     if presence is not before:
         presence = update_status(presence, now)
-    return _outcome(record, presence, now, timings, seen, signed_out=signed_out, refused=refused)
+    return _outcome(record, presence, now, timings, seen, more=bool(signed_out), signed_out=signed_out, refused=refused)
 
 
 def wake_at(presence: Presence, timings: Timings) -> int | None:

@@ -4,6 +4,7 @@
 """
 
 from herenow.ports.engine import (
+    LOG_BYTES,
     Batch,
     Committed,
     Conflict,
@@ -39,6 +40,7 @@ from herenow.wire.relation_rows import RelationRow
 
 __all__ = [
     "IN_CONTACT",
+    "LOG_BYTES",
     "MUTUAL",
     "STRANGERS",
     "Batch",

@@ -127,6 +127,11 @@ class Page:
     cursor: str | None
 
 
+LOG_BYTES = 1 << 20
+"""Bytes of users, records and notes in the log of one shard, beyond which an engine drops the oldest entries; the newest
+batch stays. Enough for 2 000 ordinary entries: only users with very long records reach it."""
+
+
 class Entry(Value, frozen=True):
     number: int
     user: str

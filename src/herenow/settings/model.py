@@ -137,6 +137,11 @@ class Settings(BaseModel):
     # Access
     origins: Annotated[Origins, About("web origins that may connect, besides the server's own")] = ()
     trusted_proxies: Annotated[Networks, About("proxies whose forwarding headers are trusted")] = ()
+    trust_loopback: Annotated[
+        Literal["on", "off"],
+        About("whether requests from this machine may read /metrics, statistics and the dashboard without a token"),
+        Allowed("on or off; off if a forwarder on this machine adds no header, such as a TCP proxy or a tunnel"),
+    ] = "on"
     token_max_ttl: Annotated[Seconds, About("longest time until a token may expire")] = 86_400.0
 
     # Timings of presence

@@ -111,6 +111,7 @@ _TABLE = (
     Code("polling_too_fast", 429, _REST, "The user reads many statuses too often without a live session.", retry=True),
     Code("too_many_blocks", 400, _REST, "This user blocks as many users as allowed; unblock some first."),
     Code("blocking_too_fast", 429, _REST, "Blocks and unblocks of a user are limited per minute.", retry=True),
+    Code("signing_out_too_fast", 429, _REST, "Sign-outs of a user's devices are limited per minute.", retry=True),
     # Permissions, and things that do not exist.
     Code("not_a_member", 403, _BOTH, "The user is not a member of this room, or the room does not exist."),
     Code(

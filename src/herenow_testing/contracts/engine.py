@@ -32,6 +32,7 @@ import pytest_asyncio
 from herenow.core.shards import shard_of
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import (
+    LOG_BYTES,
     Batch,
     Committed,
     Conflict,
@@ -716,6 +717,20 @@ class EngineContract:
         still_there = await log_after(engine, 0, head + 3)
         assert still_there is not None
         assert (still_there.gap, len(still_there.entries)) == (False, 2)
+
+    async def test_P5_a_log_of_long_records_is_bounded_by_bytes_and_its_reader_learns_of_missing_entries(
+        self, engine: Engine
+    ) -> None:
+        node, user, head, before = await joined(engine), user_of(engine, 0), await head_of(engine), None
+        for version in range(1, 151):
+            long = record(version) + b"x" * 20_000
+            await node.write(Write(user, before, long, note=b"n"))
+            before = long
+        part = await log_after(engine, 0, head)
+        assert part is not None
+        assert part.gap
+        assert part.entries[-1].record == before
+        assert LOG_BYTES // 3 < sum(len(entry.record or b"") for entry in part.entries) <= LOG_BYTES + 20_100
 
     async def test_P5_a_log_whose_entries_were_all_trimmed_keeps_its_last_number(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from herenow.api.description.operations import Operation, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
-from herenow.api.http.problems import Refusal
+from herenow.api.http.problems import check_rate
 from herenow.api.http.request import Call
 from herenow.api.http.responses import json_response, no_content
 from herenow.core.limits import BLOCKING, MAX_BLOCKS
@@ -57,13 +57,12 @@ def _check_rate(call: Call) -> None:
     """Raise `blocking_too_fast` if the caller blocks and unblocks too often; services are not limited. Call it after
     all other checks, so that an invalid request does not use up the limit."""
     wait = 0 if call.caller.service else call.node.viewing.wait_before_block(call.caller.user)
-    if wait:
-        a_minute = 60_000 // BLOCKING.every
-        raise Refusal(
-            "blocking_too_fast",
-            f"A user may block and unblock {a_minute} times a minute, and {BLOCKING.burst} times at once.",
-            [("retry-after", str(-(-wait // 1000)))],
-        )
+    a_minute = 60_000 // BLOCKING.every
+    check_rate(
+        wait,
+        "blocking_too_fast",
+        f"A user may block and unblock {a_minute} times a minute, and {BLOCKING.burst} times at once.",
+    )
 
 
 _LIMIT = (

@@ -6,8 +6,10 @@ from starlette.responses import Response
 
 from herenow.api.description.operations import Operation, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
+from herenow.api.http.problems import check_rate
 from herenow.api.http.request import Call, echo
 from herenow.api.http.responses import json_response, no_content
+from herenow.core.limits import SIGNING_OUT
 from herenow.core.visibility import seen_by_oneself
 from herenow.errors import ProtocolError
 from herenow.wire.answers import Devices
@@ -24,6 +26,13 @@ async def read(call: Call) -> Response:
 async def sign_out(call: Call) -> Response:
     """DELETE /presence/devices/{device}: sign out one of the caller's devices."""
     device = call.path_id("device")
+    wait = 0 if call.caller.service else call.node.sessions.wait_before_sign_out(call.caller.user)
+    a_minute = 60_000 // SIGNING_OUT.every
+    check_rate(
+        wait,
+        "signing_out_too_fast",
+        f"A user may sign out {a_minute} devices a minute, and {SIGNING_OUT.burst} at once.",
+    )
     if not await call.node.sessions.sign_out(call.caller.user, device):
         raise ProtocolError("device_unknown", f"You have no device {echo(device)}.")
     return no_content()
@@ -44,6 +53,8 @@ OPERATIONS = (
         sign_out,
         "Sign a device out",
         {204: ResponseDoc("The device is signed out, with all its browser tabs.")},
-        codes=("device_unknown",),
+        about=f"Sign-outs of a user are limited to {60_000 // SIGNING_OUT.every} a minute and {SIGNING_OUT.burst} at "
+        "once, except with a token with the scope `service`. `presence.bye` of a WebSocket is not limited.",
+        codes=("device_unknown", "signing_out_too_fast"),
     ),
 )

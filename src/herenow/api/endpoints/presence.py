@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from starlette.responses import Response
 
 from herenow.api.description.operations import BodyDoc, Operation, Parameter, ResponseDoc
-from herenow.api.http.problems import Refusal
+from herenow.api.http.problems import check_rate
 from herenow.api.http.request import Call, user_id
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import json_array, json_response, raw_json_response
@@ -90,12 +90,11 @@ async def _check_poll_rate(call: Call) -> None:
     """Raise `polling_too_fast` if a user without a live session reads in bulk too often; services are not limited. Call
     it after all other checks, so that an invalid request does not use up the limit."""
     wait = 0 if call.caller.service else await call.node.viewing.wait_before_poll(call.caller.user)
-    if wait:
-        raise Refusal(
-            "polling_too_fast",
-            "Bulk reads without a live session are limited; a WebSocket or GET /api/v1/presence/stream sends changes.",
-            [("retry-after", str(-(-wait // 1000)))],
-        )
+    check_rate(
+        wait,
+        "polling_too_fast",
+        "Bulk reads without a live session are limited; a WebSocket or GET /api/v1/presence/stream sends changes.",
+    )
 
 
 VIEWER = Parameter(

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-FORWARDED = frozenset({"forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "via"})
-"""Headers that proxies add; also all that start with `x-forwarded-` or end with `-connecting-ip`."""
+FORWARDED = frozenset(
+    {"forwarded", "via", "x-real-ip", "x-forwarded", "x-proxyuser-ip", "x-varnish", "cf-ray", "cdn-loop"}
+)
+"""Headers that proxies add."""
+
+FORWARDED_PREFIXES = ("x-forwarded-", "x-original-", "x-envoy-", "x-amzn-", "x-amz-cf-", "x-azure-", "x-appengine-")
+FORWARDED_SUFFIXES = ("-client-ip", "-connecting-ip", "-forwarded-for")
 
 
 def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:
@@ -39,4 +44,4 @@ def is_loopback(address: str) -> bool:
 
 
 def _is_proxy_header(name: str) -> bool:
-    return name in FORWARDED or name.startswith("x-forwarded-") or name.endswith("-connecting-ip")
+    return name in FORWARDED or name.startswith(FORWARDED_PREFIXES) or name.endswith(FORWARDED_SUFFIXES)

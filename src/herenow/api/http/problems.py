@@ -47,6 +47,12 @@ class Refusal(ProtocolError):  # noqa: N818 - reads as what it is
         self.headers = tuple(headers)
 
 
+def check_rate(wait: int, code: str, message: str) -> None:
+    """Raise the error `code` with `Retry-After` if the caller must wait `wait` milliseconds; nothing if that is 0."""
+    if wait:
+        raise Refusal(code, message, [("retry-after", str(-(-wait // 1000)))])
+
+
 class Problems:
     """ASGI middleware: makes an error response of every exception, and counts it."""
 

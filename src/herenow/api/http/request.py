@@ -100,13 +100,27 @@ class Call:
         claims = self.claims = await self._api.auth.checked(self.token)
         self.caller = Caller(claims.user, claims.is_service, claims.issued_at_ms or 0)
 
+    async def is_operators(self) -> bool:
+        """Return True if the request has a token with the scope service, or comes from this machine without a token. A
+        token that is not valid is not reported: for endpoints that answer all callers."""
+        if self.token is None:
+            return self.is_local
+        try:
+            await self.identify()
+        except ProtocolError:
+            return False
+        return self.caller.service
+
     def header(self, name: str) -> str | None:
         return self._request.headers.get(name)
 
     @property
     def is_local(self) -> bool:
+        """True if the request comes from this machine and needs no token for what operators may read."""
         client = self._request.client
-        return peers.is_local(None if client is None else client.host, self._request.headers)
+        return self.settings.trust_loopback == "on" and peers.is_local(
+            None if client is None else client.host, self._request.headers
+        )
 
     @property
     def viewer(self) -> str | None:

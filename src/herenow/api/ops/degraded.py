@@ -1,7 +1,8 @@
 """List what is degraded on this node, with advice, for `readyz`, the statistics, the dashboard, `herenow top` and `doctor`.
 
 A trouble needs an operator's attention; a condition that ends by itself within a second is not listed. `readyz` needs no
-token, so no sentence may contain a user, an address, or how many users do something.
+token, so no sentence may contain a user, or how many users do something. Sentences with an address or a path are in
+`_PLAIN`, and `readyz` gives them to operators only.
 """
 
 from __future__ import annotations
@@ -38,6 +39,19 @@ def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
             f"The node is overloaded and drops or delays {_GIVEN_UP[node.delivery.overload.level]} until it has caught up.",
             "Give it more CPU, more workers or more nodes; docs/delivery.md says what to watch.",
         )
+
+
+_PLAIN = {
+    "jwks": "The public keys cannot be read.",
+    "relations_source": "The application does not answer questions about relations.",
+    "ledger": "The database cannot be read.",
+}
+"""Details for callers that are no operators, of troubles whose own detail quotes an error or an address."""
+
+
+def without_addresses(trouble: Trouble) -> Trouble:
+    """Return the trouble with a detail that any caller may read."""
+    return Trouble(trouble.what, _PLAIN.get(trouble.what, trouble.detail), trouble.fix)
 
 
 _GIVEN_UP = {

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from herenow.api.description.operations import Access, Media, Operation, Parameter, ResponseDoc
 from herenow.api.http.request import Call
 from herenow.api.http.responses import Reply, json_response
-from herenow.api.ops.degraded import find_troubles
+from herenow.api.ops.degraded import find_troubles, without_addresses
 from herenow.api.ops.prometheus import exposition, metrics_of
 from herenow.api.ops.stats import Stats, Trouble
 from herenow.api.ops.stats_collect import collect
@@ -46,7 +46,10 @@ async def readiness(call: Call) -> Response:
         raise ProtocolError("not_ready", "The node is draining.")
     if not node.ready:
         raise ProtocolError("not_ready", "The node is starting.")
-    return json_response(Readiness("ready", tuple(find_troubles(call.node, call.auth))))
+    troubles = tuple(find_troubles(call.node, call.auth))
+    if troubles and not await call.is_operators():
+        troubles = tuple(map(without_addresses, troubles))
+    return json_response(Readiness("ready", troubles))
 
 
 async def metrics(call: Call) -> Response:
@@ -70,7 +73,8 @@ async def stats(call: Call) -> Response:
 
 _NUMBERS = (
     "Needs a token with the scope `service`, or a request from this machine: the peer and the host are loopback, and no "
-    "header shows that a proxy forwarded it. If there are several workers, the figures cover all of them."
+    "header shows that a proxy forwarded it (with `trust_loopback = off` such a request needs a token, too). If there are "
+    "several workers, the figures cover all of them."
 )
 
 OPERATIONS = (
@@ -88,6 +92,7 @@ OPERATIONS = (
         readiness,
         "Check that the node is ready for traffic",
         {200: ResponseDoc("It is ready; `degraded` lists its problems.", Readiness)},
+        about="Addresses and file names in `degraded` are only for service tokens and requests from this machine.",
         access=Access.ANYONE,
         codes=("not_ready",),
     ),

@@ -25,11 +25,14 @@ def metrics_of(node: Node) -> list[Metric]:
 
 
 def exposition(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
-    """Encode metrics for Prometheus, in the newest format that `accept`, the Accept header, allows. Returns (text,
-    content type)."""
+    """Encode metrics for Prometheus, in the newest format that `accept`, the Accept header, allows; in the plain one if
+    the header is malformed. Returns (text, content type)."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(metrics))
-    encode, media = choose_encoder(accept)
+    try:
+        encode, media = choose_encoder(accept)
+    except Exception:  # noqa: BLE001 - its parser raises many kinds for a malformed header
+        encode, media = choose_encoder("")
     return encode(registry), media
 
 

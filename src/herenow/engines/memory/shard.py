@@ -16,6 +16,7 @@ from itertools import islice
 
 from herenow.core.record import version_of
 from herenow.ports import (
+    LOG_BYTES,
     Batch,
     Committed,
     Conflict,
@@ -263,20 +264,22 @@ class Wakes:
 class Log:
     """The newest log entries of a shard. `head` is the last entry number assigned."""
 
-    __slots__ = ("_entries", "_shard", "_tag", "head", "limit")
+    __slots__ = ("_bytes", "_entries", "_shard", "_tag", "head", "limit")
 
     def __init__(self, shard: int, limit: int) -> None:
         self._shard = shard
         self.limit = limit
         self.head = 0
         self._tag = ""
-        self._entries: deque[tuple[Entry, str]] = deque(maxlen=limit)
+        self._bytes = 0
+        self._entries: deque[tuple[Entry, str]] = deque()
         """Each entry with the tag of the entry before it."""
 
     def copy(self) -> Log:
         twin = Log(self._shard, self.limit)
         twin.head = self.head
         twin._tag = self._tag
+        twin._bytes = self._bytes
         twin._entries = self._entries.copy()
         return twin
 
@@ -286,8 +289,16 @@ class Log:
 
     def append(self, user: str, record: bytes | None, note: bytes, tag: str) -> None:
         self.head += 1
-        self._entries.append((Entry(self.head, user, record, note), self._tag))
+        entry = Entry(self.head, user, record, note)
+        self._entries.append((entry, self._tag))
+        self._bytes += _size(entry)
         self._tag = tag
+        while len(self._entries) > self.limit or (self._bytes > LOG_BYTES and len(self._entries) > 1):
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        entry, _ = self._entries.popleft()
+        self._bytes -= _size(entry)
 
     def after(self, cursor: int) -> LogPart | None:
         asked = self.head - cursor
@@ -302,7 +313,7 @@ class Log:
 
     def trim(self, keep: int) -> None:
         while len(self._entries) > keep:
-            self._entries.popleft()
+            self._drop_oldest()
 
     def restart(self, now: int) -> None:
         """Delete all log entries and continue with an entry number that no reader has reached, so that every reader
@@ -312,5 +323,10 @@ class Log:
         to a reader at 9. The time in milliseconds is high enough while a shard averages fewer than 1 000 entries per
         second."""
         self._entries.clear()
+        self._bytes = 0
         self.head = max(self.head + 1, now)
         self._tag = f"u{now}"
+
+
+def _size(entry: Entry) -> int:
+    return len(entry.user) + len(entry.note) + (0 if entry.record is None else len(entry.record))

@@ -3,12 +3,14 @@
 Every key begins with the namespace. All keys of a shard share one hash tag, so they are in one slot and one script may use
 them together. Keys do not expire, are not found by SCAN, and are not built inside Lua.
 
-    {herenow.3}:h        string   the shard's header: "state head next tag"
+    {herenow.3}:h        string   the shard's header: "state head next tag span"
                                     state  u<ms>: unsettled since then · s<ms>: settled, last unsettled at that time ·
                                            ?: data was lost at an unknown time
                                     head   number of the newest log entry
                                     next   earliest wake-up in the shard; "-": none
                                     tag    "epoch.number" of the batch that wrote the newest log entry
+                                    span   "from,since,bytes": the log keeps entries after `from`, and so many bytes were
+                                           appended after `since`; older versions leave it out
                                   missing: the shard was emptied, so the absence of a record is no evidence (P6)
     {herenow.3}:b:17     hash     a bucket, the records of about 48 users: field → wake-up and body (see `codec`); small
                                   enough for the compact encoding, so that a user costs about 60 bytes

@@ -30,6 +30,7 @@ from herenow.engines.redis.scripts import script_request
 from herenow.engines.redis.wakeups import Wakeups
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import (
+    LOG_BYTES,
     Batch,
     Committed,
     Conflict,
@@ -153,7 +154,7 @@ class RedisEngine:
         keys = self._keys.shards[batch.shard]
         rows = self._rows(keys, [keys.header, keys.fences, keys.log, keys.wakes, keys.tails, keys.marks])
         fields = [_add_write(rows, write) for write in batch.writes]
-        arguments: list[Argument] = [batch.epoch, batch.last, batch.next, LOG_LIMIT, rows.packed()]
+        arguments: list[Argument] = [batch.epoch, batch.last, batch.next, LOG_LIMIT, LOG_BYTES, rows.packed()]
         reply = await self._run(batch.shard, "commit", rows.keys, arguments, writes=True)
         first, *rest = list_of(reply)
         if first == -1:

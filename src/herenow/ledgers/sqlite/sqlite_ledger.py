@@ -9,11 +9,13 @@ failure. The price is one disk sync per transaction, and transactions are batche
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeVar
 
 from sqlalchemy import URL, Connection, Engine, QueuePool, StaticPool, create_engine, event, inspect
@@ -25,7 +27,7 @@ from herenow.ledgers.sqlite.file_watch import FileWatch
 from herenow.ledgers.sqlite.pair_facts_query import pair_facts
 from herenow.ledgers.sqlite.sqlite_dialect import MINIMUM, SqliteDialect
 from herenow.ledgers.sqlite.sqlite_errors import at_open, is_locked, while_running
-from herenow.ledgers.sqlite.sqlite_process_lock import SqliteProcessLock
+from herenow.ledgers.sqlite.sqlite_process_lock import FILE_MODE, SqliteProcessLock
 from herenow.ledgers.sqlite.worker_threads import WorkerThreads
 from herenow.ports import LedgerChange, LedgerFacts
 
@@ -216,6 +218,7 @@ class SqliteLedger(SqlLedger):
         if self._path is None:
             engine = create_engine("sqlite://", poolclass=StaticPool, connect_args=arguments)
         else:
+            _create_file(self._path)
             engine = create_engine(
                 URL.create("sqlite", database=str(self._path)),
                 poolclass=QueuePool,
@@ -232,6 +235,22 @@ class SqliteLedger(SqlLedger):
         """Before SQLAlchemy opens a connection, check that the ledger's file is in place: SQLite would create a missing
         one. Raises `Unavailable`."""
         self._file.check()
+
+
+def _create_file(path: Path) -> None:
+    """Create the database as an empty file that other users of the machine cannot read, whatever the umask is. SQLite
+    gives its `-wal` and `-shm` the same mode. An existing file stays as it is; if this fails, SQLite reports why.
+
+    The file is created under another name, because closing a descriptor of the database would drop SQLite's locks."""
+    if path.exists():
+        return
+    draft = path.with_name(f".{path.name}.{token_hex(8)}")
+    with suppress(OSError):
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
+        try:
+            os.link(draft, path)
+        finally:
+            draft.unlink()
 
 
 def _prepare(connection: Connection) -> str:

@@ -9,10 +9,14 @@ SQLite's locks on it.
 from __future__ import annotations
 
 import fcntl
+import os
 from pathlib import Path
 from typing import IO
 
 from herenow.errors import ConfigurationError
+
+FILE_MODE = 0o660
+"""Mode of the files of a ledger, less the umask: never for other users of the machine."""
 
 
 class SqliteProcessLock:
@@ -26,7 +30,8 @@ class SqliteProcessLock:
         if self._lock is not None:
             return
         try:
-            lock = self._ledger.with_name(self._ledger.name + "-run").open("ab")
+            path = self._ledger.with_name(self._ledger.name + "-run")
+            lock = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE), "ab")
         except OSError as error:
             raise ConfigurationError(
                 f"The database {self._ledger} needs a lock file beside it, which cannot be written ({error.strerror})."

@@ -6,6 +6,7 @@ custom status. `Sessions` is the face of this package.
 
 from __future__ import annotations
 
+from herenow.core.limits import SIGNING_OUT
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
 from herenow.node.records import Records
@@ -13,6 +14,7 @@ from herenow.node.sessions.connections import ConnectionEvents, Connections
 from herenow.node.sessions.liveness import TURN, LivenessMonitor
 from herenow.node.sessions.modes import Modes
 from herenow.node.sessions.rest_beats import RestBeats
+from herenow.node.user_rate import UserRate
 
 __all__ = ["TURN", "ConnectionEvents", "Sessions"]
 
@@ -50,6 +52,7 @@ class Sessions:
 
         # Ends
         self.sign_out = connections.sign_out
+        self.wait_before_sign_out = UserRate(SIGNING_OUT, context.clock).take
         self.drop = connections.drop
         self.end_void = connections.end_void
         self.drop_void = connections.drop_void

@@ -43,8 +43,7 @@ class Connections:
         self._metrics = context.metrics
         self._beat_min = milliseconds(context.settings.beat_min)
         self._max_connections = context.settings.max_connections_per_user
-        self._records = records
-        self._delivery = delivery
+        self._records, self._delivery = records, delivery
         self._liveness = liveness
         self._listeners: list[ConnectionEvents] = []
 
@@ -259,9 +258,13 @@ class Connections:
 
     def end_void(self, user: str, before: int, reason: str = "token_revoked") -> None:
         """Close the user's connections with a token that was issued before `before` (ms); their sessions go into
-        grace."""
+        grace, and so do sessions by REST heartbeats with such a token. One by heartbeats of a service goes on with the
+        next heartbeat."""
         person = self._people.find(user)
         for session in () if person is None else person.held:
+            if session.unleased and session.lost_at is None and session.issued_at < before:
+                session.lost_at = self._clock.now()
+                self._records.mark_dirty(session.person)
             for connection in [c for c in session.connections if c.issued_at < before]:
                 connection.end(Close.UNAUTHORIZED, reason)
 

@@ -19,12 +19,15 @@ def is_allowed(origin: str | None, *, host: str, secure: bool, origins: Collecti
     allows."""
     if origin is None or origin.lower() in origins:
         return True
-    return _scheme_host_port(origin) == _scheme_host_port(f"{'https' if secure else 'http'}://{host}")
+    page = _scheme_host_port(origin)
+    return page is not None and page == _scheme_host_port(f"{'https' if secure else 'http'}://{host}")
 
 
 def _scheme_host_port(url: str) -> tuple[str, str, int | None] | None:
+    """Return the parts of an address that make its origin; None if it is malformed or names no host."""
     try:
         parts = urlsplit(url)
-        return parts.scheme, (parts.hostname or ""), parts.port or _DEFAULT_PORTS.get(parts.scheme)
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme)
     except ValueError:
         return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname else None

@@ -91,6 +91,8 @@ def verify(
         payload = _payload_by_secret(token, secret)
     else:
         assert keys is not None
+        for part in others:
+            _decoded(part)  # PyJWT accepts more than one spelling
         signed = (key.payload_of(token) for key in keys.find(algorithm, kid))
         payload = next((each for each in signed if each is not None), None)
         if payload is None and kid is None:
@@ -144,9 +146,12 @@ def _encoded(part: bytes) -> str:
 def _decoded(part: str) -> bytes:
     try:
         standard = part.replace("-", "+").replace("_", "/") + "=" * (-len(part) % 4)
-        return binascii.a2b_base64(standard, strict_mode=True)
+        decoded = binascii.a2b_base64(standard, strict_mode=True)
     except ValueError:  # includes binascii.Error; also raised for text that is not ASCII
         raise _malformed() from None
+    if _encoded(decoded) != part:  # unused bits of the last character are set: another text with the same bytes
+        raise _malformed()
+    return decoded
 
 
 def _json_object(raw: bytes) -> dict[str, object]:

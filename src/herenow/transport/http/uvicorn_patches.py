@@ -114,6 +114,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
+        if not (self.parser.should_upgrade() and self._should_upgrade()):  # `websocket.handshake` checks those
+            _check_head(self.parser.get_http_version(), [name for name, _ in self.headers])
         self._uncounted = 0
         self._begun = False
         self._in_body = True
@@ -158,6 +160,9 @@ class HttpProtocol(HttpToolsProtocol):
     def _on_parser_error(self, error: httptools.HttpParserError) -> None:
         if isinstance(error.__context__, TooManyWaiting):
             self._end_after_answers()
+            return
+        if isinstance(error.__context__, BadHead):
+            self._refuse(*error.__context__.args)
             return
         self.logger.warning("Invalid HTTP request received.")
         self.send_400_response("Invalid HTTP request received.")
@@ -275,6 +280,25 @@ class HttpProtocol(HttpToolsProtocol):
 
 class TooManyWaiting(Exception):  # noqa: N818 - only stops the parser
     """A third request came while one is answered and one waits."""
+
+
+class BadHead(Exception):  # noqa: N818 - only stops the parser
+    """The head of a request is refused. Arguments: the HTTP status of the answer, and a sentence."""
+
+
+def _check_head(version: str, names: list[bytes]) -> None:
+    """Raise `BadHead` if a proxy and this server might understand the head differently: another version than 1.0 and
+    1.1, no Host with 1.1, or a header twice of which this server uses one."""
+    if version not in ("1.0", "1.1"):
+        raise BadHead(505 if version >= "2" else 400, "This server speaks HTTP/1.1 and HTTP/1.0.\n")
+    if version == "1.1" and b"host" not in names:
+        raise BadHead(400, "A request needs the header Host.\n")
+    for name in _AT_MOST_ONCE:
+        if names.count(name) > 1:
+            raise BadHead(400, f"A request has the header {name.decode().title()} at most once.\n")
+
+
+_AT_MOST_ONCE = (b"host", b"origin", b"authorization")
 
 
 class ReadGate(FlowControl):

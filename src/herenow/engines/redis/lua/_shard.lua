@@ -114,14 +114,30 @@ local function write_marks(marks, marked)
   in_parts('SREM', marks, taken)
 end
 
+-- Last word of the header, "from,since,bytes": the log keeps entries after number `from`, and `bytes` were appended after number
+-- `since`. read_header sets it, append updates it, write_header writes it. Empty: nothing was appended since the log began.
+local span = ''
+
+-- Counts appended bytes, and returns the lowest number that the log keeps. Whenever half of the limit was appended, the entries
+-- before the last half go: no command is needed to measure the log.
+local function kept_from(before, head, size, max_bytes)
+  local from, since, bytes = string.match(span, '^(%d+),(%d+),(%d+)$')
+  from, since, bytes = tonumber(from or 0), tonumber(since or before), tonumber(bytes or 0) + size
+  if bytes > max_bytes / 2 then from, since, bytes = since, head, 0 end
+  span = string.format('%.0f,%.0f,%.0f', from, since, bytes)
+  return from + 1
+end
+
 -- Appends the entries of a batch as one stream entry (a very large batch as several), whose id is the number of the last one.
 -- Its first field is empty and has the tag of the batch before and its own, so that a reader notices another branch of the
 -- store. Returns that number.
-local function append(log, head, before, tag, entries, limit)
+local function append(log, head, before, tag, entries, limit, max_bytes)
   for from = 1, #entries, 2000 do
     local to = math.min(from + 1999, #entries)
+    local size, reached = 0, head
+    for i = from, to do size = size + #entries[i] end
     head = head + (to - from + 1) / 2
-    local oldest = string.format('%.0f', math.max(0, head - limit))
+    local oldest = string.format('%.0f', math.max(head - limit, kept_from(reached, head, size, max_bytes)))
     local tags = before .. ' ' .. tag
     call('XADD', log, 'MINID', '~', oldest, string.format('%.0f-0', head), '', tags, unpack(entries, from, to))
     before = tag
@@ -132,7 +148,8 @@ end
 local function read_header(header)
   local found = call('GET', header)
   if not found then return '?', 0, '' end
-  local state, head, tag = string.match(found, '^(%S+) (%d+) %S+ ?(%S*)')
+  local state, head, tag
+  state, head, tag, span = string.match(found, '^(%S+) (%d+) %S+ ?(%S*) ?(%S*)')
   return state, tonumber(head), tag
 end
 
@@ -140,10 +157,11 @@ local function is_settled(state) return byte(state) == 115 end
 
 local function write_header(header, wakes, state, head, tag)
   local next = call('ZRANGE', wakes, 0, 0, 'WITHSCORES')[2] or '-'
-  call('SET', header, string.format('%s %.0f %s %s', state, head, next, tag))
+  call('SET', header, string.format('%s %.0f %s %s %s', state, head, next, tag, span))
 end
 
 local function unsettle(header, log, wakes, head, now)
   call('DEL', log)
+  span = ''
   write_header(header, wakes, 'u' .. now, math.max(head + 1, tonumber(now)), 'u' .. now)
 end

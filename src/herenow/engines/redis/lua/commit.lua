@@ -1,7 +1,7 @@
 -- Writes a batch of one epoch: records, wake-ups, log entries and unsaved flags. Returns {-1, row} if the fence rejects it,
 -- otherwise {settled, index, current body, …} with a pair for each write that found another record than expected.
 local header, fences, log, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6] -- then buckets
-local epoch, last, next, log_limit, rows = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local epoch, last, next, log_limit, log_bytes, rows = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 -- columns: bucket index, field, expected body, value, tail, wake-up, unsaved flag, log entry
 local ROW = '>I3Bc0I3c0I3c0I3c0I6BI3c0'
 local row = call('HGET', fences, epoch)
@@ -34,6 +34,6 @@ end
 write_marks(marks, marked)
 if write_wakes(wakes, names, 6) or entries[1] then
   if entries[1] then tag = epoch .. '.' .. next end
-  write_header(header, wakes, state, append(log, head, before, tag, entries, log_limit), tag)
+  write_header(header, wakes, state, append(log, head, before, tag, entries, log_limit, log_bytes), tag)
 end
 return answer
