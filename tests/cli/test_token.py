@@ -26,6 +26,12 @@ def test_herenow_token_with_scope_service_prints_a_service_token(herenow, monkey
     assert claims_of(herenow("token", "backend", "--scope", "service"), SECRET).is_service
 
 
+@pytest.mark.parametrize("options", [["--scope", "read", "--scope", "beats"], ["--scope", "read beats read"]])
+def test_herenow_token_puts_one_or_several_scopes_into_the_token(herenow, monkeypatch, options):
+    monkeypatch.setenv("HERENOW_SECRET", SECRET)
+    assert claims_of(herenow("token", "backend", *options), SECRET).scope == "read beats"
+
+
 def test_a_token_of_herenow_token_before_the_first_server_start_is_valid_for_the_server(herenow):
     result = herenow("token", "ana")
     assert Path("herenow.secret").exists()
@@ -57,7 +63,11 @@ def test_herenow_token_is_refused_when_only_jwks_keys_and_no_secret_are_configur
         (["ana", "--ttl", "0"], "--ttl = 0 is not allowed"),
         (["ana", "--ttl", "nan"], "--ttl = nan is not allowed"),
         (["ana", "--ttl", "86401"], "at most token_max_ttl, which is 86400 s"),
-        (["ana", "--scope", "root"], "Invalid value for '--scope'"),
+        (
+            ["ana", "--scope", "root"],
+            "--scope = 'root' is not allowed: it must be service, or one or several of beats, gateway,",
+        ),
+        (["ana", "--scope", ""], "--scope is empty"),
         (["ana", "--ledger", "sqlite://"], "configure a secret to mint tokens"),
         ([], "Missing argument 'USER'"),
     ],

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from herenow.errors import ProtocolError
 from herenow.transport.auth.tokens import MAX_BYTES, mint, verify
+from herenow.wire.inputs import Scope
 
 SECRET = "s" * 32
 NOW = 1_790_000_000.5
@@ -193,10 +194,33 @@ def test_a_token_of_an_issuer_whose_clock_runs_a_little_ahead_is_accepted(name):
 
 @pytest.mark.parametrize(
     ("scope", "service"),
-    [("service", True), ("read service", True), ("", False), ("services", False), ("SERVICE", False)],
+    [
+        ("service", True),
+        ("openid service", True),
+        ("openid read", True),
+        ("", False),
+        ("openid profile", False),
+        ("services", False),
+        ("SERVICE", False),
+    ],
 )
-def test_a_token_whose_scope_contains_the_word_service_is_a_service_token(scope, service):
+def test_a_token_whose_scope_contains_a_word_of_herenow_is_a_service_token(scope, service):
     assert verify(token_with({**valid(), "scope": scope}), SECRET, now=NOW, max_ttl=DAY).is_service is service
+
+
+@pytest.mark.parametrize(
+    ("scope", "granted"),
+    [
+        ("service", set(Scope)),
+        ("read service", set(Scope)),
+        ("read graph", {Scope.READ, Scope.GRAPH}),
+        ("read openid", {Scope.READ}),
+        ("openid", set()),
+        ("READ", set()),
+    ],
+)
+def test_a_token_grants_the_known_scopes_of_its_claim(scope, granted):
+    assert verify(token_with({**valid(), "scope": scope}), SECRET, now=NOW, max_ttl=DAY).scopes == granted
 
 
 def test_a_token_without_the_iat_claim_has_no_issue_time():

@@ -11,6 +11,7 @@ from herenow.api.http.responses import json_response, no_content
 from herenow.core.visibility import seen_by_oneself
 from herenow.errors import ProtocolError
 from herenow.wire.answers import Devices
+from herenow.wire.inputs import Scope
 from herenow.wire.shapes import DeviceShape
 
 
@@ -36,6 +37,7 @@ OPERATIONS = (
         read,
         "List one's own devices",
         {200: ResponseDoc("Sorted by id.", Devices)},
+        scope=Scope.READ,
         query=(VIEWER,),
     ),
     Operation(
@@ -44,6 +46,7 @@ OPERATIONS = (
         sign_out,
         "Sign a device out",
         {204: ResponseDoc("The device is signed out, with all its browser tabs.")},
+        scope=Scope.ADMIN,
         codes=("device_unknown",),
     ),
 )

@@ -19,12 +19,12 @@ from functools import cache, lru_cache
 from herenow.errors import ProtocolError
 from herenow.transport.auth.public_keys import ALGORITHMS, MAX_KID, PublicKeys
 from herenow.wire.ids import parse_id
+from herenow.wire.inputs import Scope, granted_scopes
 from herenow.wire.json_text.nesting import is_too_deep
 
 ALGORITHM = "HS256"
 MAX_BYTES = 8192  # common servers limit headers and URLs to this size, too
 LEEWAY = 5.0  # seconds that the issuer's clock may run ahead of ours
-SERVICE = "service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,13 @@ class Claims:
     issued_at_ms: int | None
 
     @property
+    def scopes(self) -> frozenset[Scope]:
+        return granted_scopes(self.scope)
+
+    @property
     def is_service(self) -> bool:
-        return self.scope is not None and SERVICE in self.scope.split()
+        """True for a service token: it grants at least one scope."""
+        return bool(self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
