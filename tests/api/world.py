@@ -133,7 +133,7 @@ async def serving(
     all_settings = Settings(ledger="sqlite://", **settings)
     app = make_app(
         node,
-        Auth(SECRET, context.clock, 86_400.0, revocations=node.admin.revocations),
+        Auth((SECRET,), context.clock, 86_400.0, revocations=node.admin.revocations),
         all_settings,
         pages=pages,
         worker_reports=worker_reports,

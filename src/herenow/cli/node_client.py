@@ -18,7 +18,7 @@ import httpx2
 import msgspec
 
 from herenow.errors import ConfigurationError
-from herenow.secret import resolve_secret, secret_path
+from herenow.secret import resolve_secrets, secret_path
 from herenow.settings import Settings
 
 if TYPE_CHECKING:
@@ -187,5 +187,5 @@ def _minted(settings: Settings) -> str | None:
         return None
     expected = Expected(settings.jwt_issuer, settings.jwt_audience)
     ttl = min(TTL, settings.token_max_ttl)
-    secret = resolve_secret(settings)
+    secret, *_ = resolve_secrets(settings)
     return mint(secret, "herenow-top", scope=Scope.READ, ttl=ttl, now=time.time(), expected=expected)

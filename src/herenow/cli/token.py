@@ -7,7 +7,7 @@ import click
 
 from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError
-from herenow.secret import resolve_secret
+from herenow.secret import resolve_secrets
 from herenow.settings import Settings
 from herenow.transport.auth import Expected, mint
 from herenow.wire.inputs import SERVICE, Scope
@@ -43,7 +43,7 @@ def token(settings: Settings, user: str, scopes: Sequence[str], ttl: float) -> N
             f"ledger = {settings.ledger!r} lives in memory, and so would the secret: configure a secret to mint tokens."
         )
     expected = Expected(settings.jwt_issuer, settings.jwt_audience)
-    minted = mint(resolve_secret(settings), user, scope=scope, ttl=ttl, now=time.time(), expected=expected)
+    minted = mint(resolve_secrets(settings)[0], user, scope=scope, ttl=ttl, now=time.time(), expected=expected)
     click.echo(minted)
 
 

@@ -56,7 +56,7 @@ class Stage:
         )
         self.node = Node(context)
         sockets = Sockets(10_000)
-        auth = Auth(SECRET, self.node.context.clock, 86_400.0)
+        auth = Auth((SECRET,), self.node.context.clock, 86_400.0)
         self.gateway = WebSocketServer(self.node, auth, sockets, settings)
         self.app = make_app(self.node, auth, Settings(ledger="sqlite://"), sockets=sockets)
         self._taps: list[Tap] = []
