@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from herenow.api.application import CONTRACT
 from herenow.settings import Settings
 from herenow.settings.model import about, allowed, unit_of
 from herenow.wire.codes import CLOSES, CODES, Where
+from herenow.wire.inputs import SCOPE_MEANINGS
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -17,7 +19,7 @@ def pages() -> dict[str, str]:
 
 
 def codes() -> Iterator[str]:
-    yield "# Codes\n\nGenerated from `wire/codes.py`. Codes are never reused.\n\n## Errors and denials\n"
+    yield "# Codes\n\nGenerated from `wire/codes.py` and the endpoints. Codes are never reused.\n\n## Errors and denials\n"
     yield "| code | HTTP | where | retry? | meaning |\n|---|---|---|---|---|"
     for code in CODES.values():
         where = ", ".join(name for flag, name in _WHERE.items() if flag in code.where)
@@ -25,6 +27,10 @@ def codes() -> Iterator[str]:
     yield "\n## Close codes of a WebSocket\n\n| code | retry? | meaning |\n|---|---|---|"
     for close in CLOSES.values():
         yield f"| {int(close.code)} | {_yes(close.retry)} | {close.meaning} |"
+    yield "\n## Scopes of service tokens\n\n| scope | permits | endpoints |\n|---|---|---|"
+    for scope, meaning in SCOPE_MEANINGS.items():
+        endpoints = ", ".join(f"`{each.method} {each.path}`" for each in CONTRACT if each.scope is scope)
+        yield f"| `{scope}` | {meaning} | {endpoints or 'none yet'} |"
 
 
 def settings() -> Iterator[str]:

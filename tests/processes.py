@@ -48,7 +48,9 @@ class Server:
     async def start(self) -> Server:
         env = {name: value for name, value in os.environ.items() if not name.startswith("HERENOW_")}
         env |= {f"HERENOW_{name.upper()}": str(value) for name, value in self._settings.items()}
-        env |= {"HERENOW_SECRET": SECRET, **self.environment}
+        if "secret_file" not in self._settings:
+            env["HERENOW_SECRET"] = SECRET
+        env |= self.environment
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,

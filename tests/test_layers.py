@@ -98,7 +98,7 @@ FACES: Mapping[str, str] = {
     "herenow.api": "application endpoints ops description http request_shapes",
     "herenow.api.endpoints": "beats blocks devices explain presence profiles relation_graph stream user_admin user_settings",
     "herenow.api.http": "cors paths peers problems request request_body responses static_files",
-    "herenow.api.description": "operations page",
+    "herenow.api.description": "audit operations page",
     "herenow.api.ops": "dashboard health sdk stats stats_collect store_errors",
     "herenow.engines": "memory redis",
     "herenow.engines.redis": "client",

@@ -261,9 +261,54 @@ def test_a_secret_is_read_from_the_file_of_herenow_secret_file_without_its_newli
     mounted = tmp_path / "secret"
     mounted.write_text(SECRET + "\n")
     monkeypatch.setenv("HERENOW_SECRET_FILE", str(mounted))
-    secret = load().secret
-    assert secret is not None
-    assert secret.get_secret_value() == SECRET
+    assert secrets_of(load()) == [SECRET]
+
+
+def test_several_secrets_are_read_one_per_line_from_a_file(monkeypatch, tmp_path):
+    mounted = tmp_path / "secret"
+    mounted.write_text(f"{SECRET}\r\n\n  {SECRET}, older\n", encoding="utf-8")
+    monkeypatch.setenv("HERENOW_SECRET_FILE", str(mounted))
+    settings = load()
+    assert secrets_of(settings) == [SECRET, f"{SECRET}, older"]
+    assert next(row.value for row in settings.rows() if row.name == "secret") == "(2 set)"
+
+
+def test_several_secrets_are_a_list_in_the_settings_file(tmp_path):
+    config = tmp_path / "some.toml"
+    config.write_text(f'secret = ["{SECRET}", "{SECRET}, older"]', encoding="utf-8")
+    assert secrets_of(load(config=config)) == [SECRET, f"{SECRET}, older"]
+
+
+def test_a_too_short_secret_among_several_is_refused_by_its_number():
+    with pytest.raises(
+        ConfigurationError, match=r"each secret \(this is number 2\) must be at least 32 bytes .* has 4"
+    ):
+        load({"secret": f"{SECRET}\nabcd"})
+
+
+def test_more_than_eight_secrets_are_refused():
+    secrets = [f"{SECRET} {number}" for number in range(9)]
+    assert len(secrets_of(load({"secret": "\n".join(secrets[:8])}))) == 8
+    with pytest.raises(ConfigurationError, match="at most 8 secrets, and there are 9"):
+        load({"secret": "\n".join(secrets)})
+
+
+def test_settings_are_read_again_from_the_same_flags_variables_and_files(monkeypatch, tmp_path):
+    mounted = tmp_path / "secret"
+    mounted.write_text(SECRET, encoding="utf-8")
+    monkeypatch.setenv("HERENOW_SECRET_FILE", str(mounted))
+    settings = load({"port": 9000})
+    mounted.write_text(f"{SECRET}\n{SECRET}, newer", encoding="utf-8")
+    again = settings.read_again()
+    assert (secrets_of(again), again.port) == ([SECRET, f"{SECRET}, newer"], 9000)
+    assert secrets_of(settings) == [SECRET]
+    mounted.unlink()
+    with pytest.raises(ConfigurationError, match="must be a readable file"):
+        again.read_again()
+
+
+def secrets_of(settings):
+    return [each.get_secret_value() for each in settings.secret]
 
 
 @pytest.mark.parametrize("content", [None, b"\xff"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -24,20 +25,22 @@ from herenow.api.application import make_app
 from herenow.api.ops.stats_collect import encode_report
 from herenow.demo import Demo
 from herenow.engines import make_engine
-from herenow.errors import ConfigurationError
+from herenow.errors import ConfigurationError, HerenowError
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
 from herenow.node import Node, Reaping, make_context
 from herenow.ports import Engine, SourceHealth
 from herenow.relations import SourceOptions, open_relations
-from herenow.secret import resolve_secret
-from herenow.settings import Settings, agreed_terms
+from herenow.secret import resolve_secrets
+from herenow.settings import Settings, agreed_terms, fingerprint
 from herenow.transport.auth import Auth, Expected, key_source
 from herenow.transport.http import Listener
 from herenow.transport.server import WebSocketServer
 from herenow.transport.websocket import Sockets, descriptors_allowed, sockets_within
 from herenow.workers.worker import Worker
+
+log = structlog.get_logger(__name__)
 
 SWITCH = 0.0005
 """Seconds after which a ledger thread yields the interpreter to the event loop; Python's 5 ms would delay a fan-out."""
@@ -75,14 +78,16 @@ def reap(settings: Settings, reaping: Reaping) -> int:
 
 async def _reap(settings: Settings, reaping: Reaping) -> None:
     stop = _stop_signal()
-    secret = resolve_secret(settings) if settings.accepts_secret else None
+    reload = _reload_signal(stop)
+    secrets = resolve_secrets(settings)
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
         node = Node(make_context(engine_of(settings), ledger, settings, reaping=reaping))
-        await node.start(agreed_terms(settings, ledger.id, secret))
+        await node.start(agreed_terms(settings, ledger.id, secrets))
         _print(reaper_announcement(settings, reaping.shards))
-        await stop.wait()
+        async with _reloading_secrets(reload, settings, node, ledger.id):
+            await stop.wait()
         await node.stop()
     finally:
         await ledger.close()
@@ -96,9 +101,16 @@ def _stop_signal() -> asyncio.Event:
     return stop
 
 
+def _reload_signal(stop: asyncio.Event) -> asyncio.Event:
+    """Return an event that SIGHUP sets. With a terminal, SIGHUP means that the terminal was closed, and sets `stop`."""
+    reload = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.set if os.isatty(0) else reload.set)
+    return reload
+
+
 async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
     stop = _stop_signal()
-    async with running(settings, listener, demo=demo) as served:
+    async with running(settings, listener, demo=demo, reload=_reload_signal(stop)) as served:
         for line in announcement(settings, listener.url):
             _print(line)
         if served.guests is not None:
@@ -112,7 +124,7 @@ async def _work(settings: Settings, link: int) -> None:
     structlog.contextvars.bind_contextvars(worker=worker.place.number)
     try:
         with Listener(settings, shared=(worker.place.host, worker.place.port)) as listener:
-            async with running(settings, listener, worker=worker) as served:
+            async with running(settings, listener, worker=worker, reload=worker.reload) as served:
                 worker.ready()
                 await _until(stop, served.serving)
     finally:
@@ -133,12 +145,18 @@ class Served:
 
 @asynccontextmanager
 async def running(
-    settings: Settings, listener: Listener, *, demo: bool = False, worker: Worker | None = None
+    settings: Settings,
+    listener: Listener,
+    *,
+    demo: bool = False,
+    worker: Worker | None = None,
+    reload: asyncio.Event | None = None,
 ) -> AsyncIterator[Served]:
     """Start a node that serves clients on this listener, for the duration of the context; then drain and stop it.
-    `worker`: the link to the supervisor, if this process is one of several workers."""
-    secret = resolve_secret(settings) if settings.accepts_secret else None
-    if demo and secret is None:
+    `worker`: the link to the supervisor, if this process is one of several workers. `reload`: set to read the secrets
+    again."""
+    secrets = resolve_secrets(settings)
+    if demo and not secrets:
         raise ConfigurationError("--demo signs its tokens with a secret: configure one in addition to the JWKS.")
     ledger = open_ledger(settings.ledger)
     await ledger.open()
@@ -152,7 +170,7 @@ async def running(
                 on_epoch=(lambda epoch: None) if worker is None else worker.use,
             )
             auth = Auth(
-                secret,
+                secrets,
                 node.context.clock,
                 settings.token_max_ttl,
                 revocations=node.admin.revocations,
@@ -161,7 +179,7 @@ async def running(
             )
             sockets = Sockets(sockets_within(descriptors_allowed()))
             websockets = WebSocketServer(node, auth, sockets, settings)
-            guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
+            guests = Demo(node, secrets[0], listener.url, expected(settings)) if demo else None
             app = make_app(
                 node,
                 auth,
@@ -173,7 +191,7 @@ async def running(
             if worker is not None:
                 _connect_supervisor(worker, node, auth)
             await auth.start()
-            await node.start(agreed_terms(settings, ledger.id, secret))
+            await node.start(agreed_terms(settings, ledger.id, secrets))
             websockets.start()
             if guests is not None:
                 await guests.arrive()
@@ -182,7 +200,8 @@ async def running(
             )
             await listener.started(serving)
             try:
-                yield Served(serving, guests)
+                async with _reloading_secrets(reload or asyncio.Event(), settings, node, ledger.id, auth):
+                    yield Served(serving, guests)
             finally:
                 if worker is not None and worker.leaving:
                     listener.stop_accepting()
@@ -197,6 +216,35 @@ async def running(
                 await auth.stop()
     finally:
         await ledger.close()
+
+
+@asynccontextmanager
+async def _reloading_secrets(
+    reload: asyncio.Event, settings: Settings, node: Node, ledger_id: str, auth: Auth | None = None
+) -> AsyncIterator[None]:
+    """Read the secrets again whenever `reload` is set, for the duration of the context. Connections stay. New secrets
+    that cannot be read, or do not agree with those of the other nodes, are not used, and the log says why."""
+
+    async def follow() -> None:
+        while True:
+            await reload.wait()
+            reload.clear()
+            try:
+                secrets = resolve_secrets(settings.read_again())
+                await node.context.engine.agree(agreed_terms(settings, ledger_id, secrets))
+            except HerenowError as error:
+                log.error("secret.not_reloaded", why=str(error))
+                continue
+            if auth is not None:
+                auth.use_secrets(secrets)
+            log.info("secret.reloaded", secrets=[fingerprint(secret) for secret in secrets])
+
+    task = asyncio.create_task(follow(), name="secrets")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 def _connect_supervisor(worker: Worker, node: Node, auth: Auth) -> None:

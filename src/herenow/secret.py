@@ -1,4 +1,7 @@
-"""The secret that signs tokens: the configured one, or one that is generated on first use and stored in a file.
+"""The secrets of tokens: the configured ones, or one that is generated on first use and stored in a file.
+
+The first signs, all verify. So a secret can be replaced without refusing a valid token: add the new one, and remove the old
+one when its last token has expired.
 
 The file is next to the ledger, because it must live exactly as long: a new ledger is a new installation, and a copied
 ledger takes its secret along. With a ledger in memory the secret is not stored. With a database server the file is in the
@@ -13,17 +16,20 @@ from pathlib import Path
 
 from herenow.errors import ConfigurationError
 from herenow.settings import Settings
-from herenow.settings.model import MIN_SECRET_BYTES, POSTGRESQL
+from herenow.settings.model import MAX_SECRETS, MIN_SECRET_BYTES, POSTGRESQL
 
 
-def resolve_secret(settings: Settings) -> str:
-    """Return the secret that signs tokens: the configured one, or the one in the secret file, generated if missing.
-    Raises `ConfigurationError` if the file is unusable."""
+def resolve_secrets(settings: Settings) -> tuple[str, ...]:
+    """Return the secrets of tokens, first the one that signs: the configured ones, or those in the secret file, which is
+    generated if missing. Without secrets (only public keys verify) it is empty. Raises `ConfigurationError` if the file is
+    unusable."""
+    if not settings.accepts_secret:
+        return ()
     if settings.secret is not None:
-        return settings.secret.get_secret_value()
+        return tuple(each.get_secret_value() for each in settings.secret)
     path = secret_path(settings)
     if path is None:
-        return _new_secret()
+        return (_new_secret(),)
     try:
         if not path.exists():
             _write(_new_secret(), path)
@@ -48,17 +54,20 @@ def _new_secret() -> str:
     return secrets.token_urlsafe(MIN_SECRET_BYTES)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> tuple[str, ...]:
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigurationError(
             f"Other users of this machine may read the secret file {str(path)!r}: run chmod 600 on it."
         )
-    secret = path.read_text(encoding="utf-8", errors="replace").strip()
-    if len(secret.encode()) < MIN_SECRET_BYTES:
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    found = tuple(line.strip() for line in lines if line.strip())
+    if not found or min(len(secret.encode()) for secret in found) < MIN_SECRET_BYTES:
         raise ConfigurationError(
             f"The secret in {str(path)!r} is shorter than {MIN_SECRET_BYTES} bytes: remove the file to get a new one."
         )
-    return secret
+    if len(found) > MAX_SECRETS:
+        raise ConfigurationError(f"The file {str(path)!r} has {len(found)} secrets; at most {MAX_SECRETS} are allowed.")
+    return found
 
 
 def _write(secret: str, path: Path) -> None:

@@ -11,6 +11,7 @@ from tests.api.world import NOW, SECRET, SERVICE, STRANGER, World, problem, serv
 
 from herenow.api.application import CONTRACT
 from herenow.api.description.operations import Access, Media
+from herenow.wire.inputs import Scope
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,10 +43,10 @@ def path_of(operation):
     return operation.path.format(user="zoe", a="yan", b="zoe", room="r", device="d") + QUERIES.get(operation.path, "")
 
 
-async def send(world, operation, *, by, **what):
+async def send(world, operation, *, by, scope=None, **what):
     if not what and operation.body is not None:
         what = {"json": BODIES[operation.path]}
-    return await world.call(operation.method, path_of(operation), by=by, **what)
+    return await world.call(operation.method, path_of(operation), by=by, scope=scope, **what)
 
 
 with_body = operations(lambda operation: operation.body is not None)
@@ -85,6 +86,32 @@ async def test_a_user_token_is_refused_at_a_service_endpoint(world, elsewhere, o
 @operations(lambda operation: operation.access in (Access.SERVICE, Access.OPERATOR))
 async def test_a_service_token_is_accepted_at_a_service_endpoint(elsewhere, operation):
     assert (await send(elsewhere, operation, by=SERVICE)).status_code in (200, 204, 404)
+
+
+@operations(lambda operation: operation.access is not Access.ANYONE)
+async def test_a_service_token_with_only_the_scope_of_an_endpoint_is_accepted_there(elsewhere, operation):
+    answer = await send(elsewhere, operation, by=SERVICE, scope=operation.scope)
+    assert answer.status_code not in (401, 403)
+
+
+@operations(lambda operation: operation.access is not Access.ANYONE)
+async def test_a_service_token_with_all_scopes_but_that_of_an_endpoint_is_refused_with_its_name(elsewhere, operation):
+    others = " ".join(scope for scope in Scope if scope is not operation.scope)
+    answer = await send(elsewhere, operation, by=SERVICE, scope=others)
+    problem(answer, 403, "scope_missing")
+    assert f"the scope {operation.scope}," in answer.json()["detail"]
+
+
+async def test_words_of_the_scope_claim_that_are_no_scopes_of_herenow_give_no_right(world):
+    problem(await world.get("/api/v1/users", by="ana", scope="openid profile readers"), 403, "forbidden")
+    problem(await world.get("/api/v1/users", by="ana", scope="openid graph"), 403, "scope_missing")
+    assert (await world.get("/api/v1/users", by="ana", scope="openid read")).status_code == 200
+    assert (await world.get("/api/v1/presence/zoe", by="ana", scope="openid")).json()["status"] == "offline"
+
+
+@pytest.mark.parametrize("scope", ["gateway", "events"])
+async def test_scopes_without_an_endpoint_are_accepted_in_a_token_and_permit_nothing(world, scope):
+    problem(await world.get("/api/v1/presence/me", by=SERVICE, scope=scope), 403, "scope_missing")
 
 
 @operations(lambda operation: operation.access in (Access.USER, Access.SERVICE))

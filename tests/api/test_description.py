@@ -12,6 +12,7 @@ from herenow.api.description.openapi import document
 from herenow.api.description.operations import codes_of
 from herenow.api.description.page import Description
 from herenow.wire.codes import CODES, Where
+from herenow.wire.inputs import Scope
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,17 @@ def test_every_rest_error_code_is_used_by_an_api_operation():
     used = {code for operation in CONTRACT for code in codes_of(operation)}
     used |= {"not_found", "method_not_allowed"}
     assert {code.name for code in CODES.values() if Where.REST in code.where} - later == used
+
+
+def test_the_openapi_document_names_the_scope_of_every_endpoint(described):
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            scope = operation["x-herenow-scope"]
+            if operation["security"]:
+                assert scope in set(Scope), f"{method} {path} has no scope"
+                assert f"`{scope}`" in operation["description"]
+            else:
+                assert scope == "none"
 
 
 def test_the_operation_ids_in_the_openapi_document_are_unique(described):

@@ -58,11 +58,11 @@ class World:
     def token(self, user, *, scope=None, ttl=3600.0, secret=SECRET):
         return mint(secret, user, scope=scope, ttl=ttl, now=self.node.context.clock.now() / 1000)
 
-    async def call(self, method, path, *, by=None, headers=None, **what):
-        """`by`: a user, SERVICE, or None for no token."""
+    async def call(self, method, path, *, by=None, scope=None, headers=None, **what):
+        """`by`: a user, SERVICE, or None for no token. `scope`: the claim of the token (SERVICE: all scopes)."""
         sent = dict(headers or {})
         if by is not None:
-            scope = "service" if by == SERVICE else None
+            scope = scope or ("service" if by == SERVICE else None)
             sent["authorization"] = f"Bearer {self.token(by, scope=scope)}"
         response = await self.client.request(method, path, headers=sent, **what)
         check_documented(self.document, self.app, response)
@@ -133,7 +133,7 @@ async def serving(
     all_settings = Settings(ledger="sqlite://", **settings)
     app = make_app(
         node,
-        Auth(SECRET, context.clock, 86_400.0, revocations=node.admin.revocations),
+        Auth((SECRET,), context.clock, 86_400.0, revocations=node.admin.revocations),
         all_settings,
         pages=pages,
         worker_reports=worker_reports,

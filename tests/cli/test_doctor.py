@@ -156,7 +156,7 @@ def test_doctor_reports_jwks_keys_that_cannot_be_loaded(herenow):
 def agreed(**flags):
     """[(weight, sentence)] compared with a node that has default settings, another ledger and another secret."""
     settings = load({"engine": "redis://127.0.0.1:1", **flags}, None)
-    theirs = agreed_terms(load({}, None), "theirs", "y" * 32) | {"buckets per shard": "9"}
+    theirs = agreed_terms(load({}, None), "theirs", ("y" * 32,)) | {"buckets per shard": "9"}
     return [(finding.weight, finding.sentence) for finding in agreement(settings, theirs)]
 
 
@@ -186,7 +186,7 @@ def test_doctor_does_not_compare_a_database_that_cannot_be_read_with_that_of_the
 def test_doctor_compares_the_generated_secret_with_that_of_the_running_nodes(herenow):
     herenow("token", "ana")
     settings = load({}, None)
-    theirs = {"secret": agreed_terms(settings, "", Path("herenow.secret").read_text().strip())["secret"]}
+    theirs = {"secret": agreed_terms(settings, "", (Path("herenow.secret").read_text().strip(),))["secret"]}
     assert [finding.weight for finding in agreement(settings, theirs)] == [Weight.FINE]
     [finding] = agreement(settings, {"secret": "none"})
     assert finding.sentence.startswith("The nodes on this store verify tokens only with public keys")

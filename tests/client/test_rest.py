@@ -284,8 +284,13 @@ def test_methods_of_the_python_rest_clients_have_docstrings_and_return_types():
 
 
 def test_a_token_minted_by_the_python_client_is_accepted_by_the_server():
-    claims = verify(mint(SECRET, 42, service=True, ttl=timedelta(hours=2)), SECRET, now=time.time(), max_ttl=86_400)
+    claims = verify(mint(SECRET, 42, service=True, ttl=timedelta(hours=2)), (SECRET,), now=time.time(), max_ttl=86_400)
     assert (claims.user, claims.is_service) == ("42", True)
+    for scope in ("read beats", ["read", "beats"]):
+        token = mint(SECRET, "backend", scope=scope)
+        assert verify(token, (SECRET,), now=time.time(), max_ttl=86_400).scope == "read beats"
+    with pytest.raises(ValueError, match="there is no scope 'root'"):
+        mint(SECRET, "backend", scope="read root")
     with pytest.raises(ProtocolError):
         mint(SECRET, "no id")
 

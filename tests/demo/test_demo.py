@@ -36,7 +36,7 @@ async def test_a_visitor_on_the_servers_own_machine_gets_tokens_for_every_demo_u
             for person in PEOPLE:
                 answer = await client.get(f"/demo/token/{person}")
                 assert answer.headers["cache-control"] == "no-store"
-                claims = verify(answer.text, SECRET, now=NOW / 1000, max_ttl=3600)
+                claims = verify(answer.text, (SECRET,), now=NOW / 1000, max_ttl=3600)
                 assert (claims.user, claims.is_service) == (person, False)
             problem(await client.get("/demo/token/eve"), 404, "not_found")
             problem(await client.get("/demo/token/demo"), 404, "not_found")

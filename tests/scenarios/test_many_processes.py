@@ -137,7 +137,7 @@ async def test_E4_a_rolling_restart_of_all_nodes_under_load_shows_viewers_no_cha
         assert await alone.stop() == 0
         await alone.start()
         before = {child.pid for child in psutil.Process(several.pid).children()}
-        os.kill(several.pid, signal.SIGHUP)
+        os.kill(several.pid, signal.SIGUSR2)
         await until(lambda: replaced(several, before))
         await until(lambda: everybody_stands(store, {*crowd, *by_rest}))
         await unchanged(viewers, crowd + by_rest)

@@ -279,6 +279,20 @@ async def test_J2_a_websocket_with_a_bad_token_is_closed_with_4401(here: Here, b
     assert await closed_with(f"{here.ws}?token={bad}") == (4401, reason)
 
 
+@pytest.mark.parametrize("scope", ["service", "read", "openid beats"])
+async def test_a_websocket_with_a_service_token_is_closed_with_4403_and_a_sentence(here: Here, scope: str) -> None:
+    sentence = "The token is a service token; a WebSocket needs the token of a user."
+    assert await closed_with(f"{here.ws}?token={token('ana', scope)}") == (4403, sentence)
+
+
+async def test_a_refresh_with_a_service_token_is_refused_and_the_connection_stays(here: Here) -> None:
+    async with here.client("ana") as client:
+        await client.send("presence.refresh", token=token("ana", "service"), id=1)
+        assert (await client.receive("presence.error"))["code"] == "token_of_service"
+        await client.send("presence.refresh", token=token("ana"), id=2)
+        await client.receive("presence.ok")
+
+
 async def test_J2_a_websocket_from_a_foreign_origin_is_refused_before_the_upgrade(here: Here) -> None:
     with pytest.raises(InvalidStatus) as refused:
         await closed_with(

@@ -55,7 +55,7 @@ async def a_door():
     """Not a fixture: its simulated time would differ from the test's."""
     world = World()
     node = (await world.start("n1")).node
-    gateway = WebSocketServer(node, Auth(SECRET, node.context.clock, DAY), Sockets(100), world.settings)
+    gateway = WebSocketServer(node, Auth((SECRET,), node.context.clock, DAY), Sockets(100), world.settings)
     gateway.start()
     yield Door(gateway, world)
     await gateway.stop()

@@ -41,7 +41,7 @@ class Scripted:
 class Door:
     def __init__(self, source, **options):
         self.clock = LoopClock()
-        self.auth = Auth(options.pop("secret", None), self.clock, 86_400.0, source=source, **options)
+        self.auth = Auth(options.pop("secrets", ()), self.clock, 86_400.0, source=source, **options)
 
     def token(self, algorithm="ES256", name="one", **claims):
         return signed(algorithm, name, now=self.clock.now() / 1000, **claims)
@@ -147,7 +147,7 @@ async def test_the_last_good_jwks_keys_stay_in_use_while_they_cannot_be_reloaded
 @moved
 async def test_tokens_get_a_retryable_error_until_any_jwks_keys_are_loaded(opened):
     source = Scripted(BadKeys("it is down"))
-    door = await opened(source, secret=SECRET)
+    door = await opened(source, secrets=(SECRET,))
     assert "no token can be verified" in door.auth.trouble
     assert await door.code(door.token()) == "keys_unavailable"
     source.body = jwks(ONE)
@@ -221,7 +221,7 @@ async def test_hs256_tokens_are_accepted_only_with_a_configured_secret(opened):
     def by_secret(door):
         return jwt.encode({"sub": "ana", "exp": door.clock.now() / 1000 + 60}, SECRET, "HS256")
 
-    with_secret = await opened(Scripted(jwks(ONE)), secret=SECRET)
+    with_secret = await opened(Scripted(jwks(ONE)), secrets=(SECRET,))
     without = await opened(Scripted(jwks(ONE)))
     assert await with_secret.code(by_secret(with_secret)) == "ok"
     assert await without.code(by_secret(without)) == "token_algorithm"

@@ -12,7 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herenow.errors import ProtocolError
+from herenow.settings import fingerprint
+from herenow.transport.auth import Auth
 from herenow.transport.auth.tokens import MAX_BYTES, mint, verify
+from herenow.wire.inputs import Scope
+from herenow_testing.world.manual_clock import LoopClock
 
 SECRET = "s" * 32
 NOW = 1_790_000_000.5
@@ -20,7 +24,7 @@ DAY = 86_400.0
 
 
 def test_a_minted_token_has_user_expiry_and_issue_time():
-    claims = verify(mint(SECRET, "ana", scope=None, ttl=3600, now=NOW), SECRET, now=NOW, max_ttl=DAY)
+    claims = verify(mint(SECRET, "ana", scope=None, ttl=3600, now=NOW), (SECRET,), now=NOW, max_ttl=DAY)
     assert claims.user == "ana"
     assert claims.scope is None
     assert not claims.is_service
@@ -30,7 +34,7 @@ def test_a_minted_token_has_user_expiry_and_issue_time():
 
 def test_a_token_minted_with_scope_service_is_a_service_token():
     token = mint(SECRET, "backend", scope="service", ttl=60, now=NOW)
-    assert verify(token, SECRET, now=NOW, max_ttl=DAY).is_service
+    assert verify(token, (SECRET,), now=NOW, max_ttl=DAY).is_service
 
 
 def test_the_pyjwt_library_reads_a_minted_token():
@@ -47,7 +51,7 @@ def test_minting_a_token_for_an_invalid_user_id_is_refused():
 
 def test_a_token_is_valid_until_just_before_its_expiry():
     token = mint(SECRET, "ana", scope=None, ttl=60, now=NOW)
-    assert verify(token, SECRET, now=NOW + 59.9, max_ttl=DAY).user == "ana"
+    assert verify(token, (SECRET,), now=NOW + 59.9, max_ttl=DAY).user == "ana"
     assert code_of(token, now=NOW + 60) == "token_expired"
 
 
@@ -87,7 +91,7 @@ def test_a_token_whose_header_names_no_algorithm_is_refused():
 @pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
 def test_a_token_signed_with_another_hmac_algorithm_is_refused_even_with_the_right_secret(algorithm):
     token = jwt.encode(valid(), SECRET * 2, algorithm=algorithm)
-    assert code_of(token, secret=SECRET * 2) == "token_algorithm"
+    assert code_of(token, secrets=(SECRET * 2,)) == "token_algorithm"
 
 
 def test_a_token_signed_with_an_rsa_key_is_refused_where_only_a_secret_is_configured():
@@ -103,8 +107,8 @@ def test_a_token_whose_header_demands_an_extension_is_refused(extension):
 
 def test_an_hs256_token_is_refused_when_no_secret_is_configured():
     token = token_with(valid())
-    assert verify(token, SECRET, now=NOW, max_ttl=DAY).user == "ana"
-    assert code_of(token, secret=None) == "token_algorithm"
+    assert verify(token, (SECRET,), now=NOW, max_ttl=DAY).user == "ana"
+    assert code_of(token, secrets=()) == "token_algorithm"
 
 
 def test_a_token_whose_body_is_not_utf8_is_refused_as_malformed():
@@ -115,7 +119,7 @@ def test_a_token_whose_body_is_not_utf8_is_refused_as_malformed():
 
 def test_a_token_with_a_wrong_signature_is_refused():
     token = mint(SECRET, "ana", scope=None, ttl=60, now=NOW)
-    assert code_of(token, secret="t" * 32) == "token_bad_signature"
+    assert code_of(token, secrets=("t" * 32,)) == "token_bad_signature"
     head, body, signature = token.split(".")
     other = mint(SECRET, "bob", scope=None, ttl=60, now=NOW).split(".")[1]
     assert code_of(f"{head}.{other}.{signature}") == "token_bad_signature"
@@ -183,37 +187,90 @@ def test_a_token_whose_body_is_no_json_object_is_refused_as_malformed(body):
 
 @pytest.mark.parametrize(("sub", "user"), [(456, "456"), ("456", "456"), ("01", "01"), (0, "0")])
 def test_a_token_with_an_integer_subject_is_for_the_user_with_that_number_as_id(sub, user):
-    assert verify(token_with({**valid(), "sub": sub}), SECRET, now=NOW, max_ttl=DAY).user == user
+    assert verify(token_with({**valid(), "sub": sub}), (SECRET,), now=NOW, max_ttl=DAY).user == user
 
 
 @pytest.mark.parametrize("name", ["iat", "nbf"])
 def test_a_token_of_an_issuer_whose_clock_runs_a_little_ahead_is_accepted(name):
-    assert verify(token_with({**valid(), name: NOW + 4}), SECRET, now=NOW, max_ttl=DAY).user == "ana"
+    assert verify(token_with({**valid(), name: NOW + 4}), (SECRET,), now=NOW, max_ttl=DAY).user == "ana"
 
 
 @pytest.mark.parametrize(
     ("scope", "service"),
-    [("service", True), ("read service", True), ("", False), ("services", False), ("SERVICE", False)],
+    [
+        ("service", True),
+        ("openid service", True),
+        ("openid read", True),
+        ("", False),
+        ("openid profile", False),
+        ("services", False),
+        ("SERVICE", False),
+    ],
 )
-def test_a_token_whose_scope_contains_the_word_service_is_a_service_token(scope, service):
-    assert verify(token_with({**valid(), "scope": scope}), SECRET, now=NOW, max_ttl=DAY).is_service is service
+def test_a_token_whose_scope_contains_a_word_of_herenow_is_a_service_token(scope, service):
+    assert verify(token_with({**valid(), "scope": scope}), (SECRET,), now=NOW, max_ttl=DAY).is_service is service
+
+
+@pytest.mark.parametrize(
+    ("scope", "granted"),
+    [
+        ("service", set(Scope)),
+        ("read service", set(Scope)),
+        ("read graph", {Scope.READ, Scope.GRAPH}),
+        ("read openid", {Scope.READ}),
+        ("openid", set()),
+        ("READ", set()),
+    ],
+)
+def test_a_token_grants_the_known_scopes_of_its_claim(scope, granted):
+    assert verify(token_with({**valid(), "scope": scope}), (SECRET,), now=NOW, max_ttl=DAY).scopes == granted
 
 
 def test_a_token_without_the_iat_claim_has_no_issue_time():
-    assert verify(token_with(valid()), SECRET, now=NOW, max_ttl=DAY).issued_at_ms is None
+    assert verify(token_with(valid()), (SECRET,), now=NOW, max_ttl=DAY).issued_at_ms is None
+
+
+OLD, NEW = "the old secret, which is long enough for it", "the new secret, which is long enough for it"
+
+
+@pytest.mark.parametrize("signer", [OLD, NEW])
+@pytest.mark.parametrize("named", ["no", "its own", "unknown"])
+def test_a_token_signed_with_one_of_several_secrets_is_accepted(signer, named):
+    headers = {"no": {}, "its own": {"kid": fingerprint(signer)}, "unknown": {"kid": "mine"}}[named]
+    token = jwt.encode(valid(), signer, "HS256", headers=headers)
+    assert verify(token, (NEW, OLD), now=NOW, max_ttl=DAY).user == "ana"
+    assert code_of(token, secrets=(SECRET,)) == "token_bad_signature"
+
+
+def test_a_token_that_names_another_secret_than_its_own_by_kid_is_refused():
+    token = jwt.encode(valid(), OLD, "HS256", headers={"kid": fingerprint(NEW)})
+    assert code_of(token, secrets=(NEW, OLD)) == "token_bad_signature"
+
+
+async def test_replaced_secrets_of_an_authenticator_are_used_for_tokens_that_it_has_verified_before():
+    clock = LoopClock()
+    auth, now = Auth((OLD,), clock, DAY), clock.now() / 1000
+    old, new = (mint(secret, "ana", scope=None, ttl=60, now=now) for secret in (OLD, NEW))
+    assert auth.check(old).user == "ana"
+    auth.use_secrets((NEW, OLD))
+    assert (auth.check(old).user, auth.check(new).user) == ("ana", "ana")
+    auth.use_secrets((NEW,))
+    assert auth.check(new).user == "ana"
+    with pytest.raises(ProtocolError, match="token_bad_signature"):
+        auth.check(old)
 
 
 def test_the_error_about_a_refused_token_never_shows_the_token():
     token = token_with({**valid(), "sub": "a very secret user"})
     with pytest.raises(ProtocolError) as caught:
-        verify(token, SECRET, now=NOW, max_ttl=DAY)
+        verify(token, (SECRET,), now=NOW, max_ttl=DAY)
     assert token not in str(caught.value)
     assert "secret user" not in str(caught.value)
 
 
-def code_of(token, *, secret=SECRET, now=NOW):
+def code_of(token, *, secrets=(SECRET,), now=NOW):
     with pytest.raises(ProtocolError) as caught:
-        verify(token, secret, now=now, max_ttl=DAY)
+        verify(token, secrets, now=now, max_ttl=DAY)
     return caught.value.code
 
 

@@ -118,7 +118,7 @@ def test_a_token_with_claims_nested_too_deeply_is_refused_as_malformed():
             value = [value]
         return jwt.encode({"sub": "ana", "iat": 1_000, "exp": 2_000, "extra": value}, "s" * 32, "HS256")
 
-    assert verify(claims(63), "s" * 32, now=1_500, max_ttl=86_400).user == "ana"
+    assert verify(claims(63), ("s" * 32,), now=1_500, max_ttl=86_400).user == "ana"
     with pytest.raises(ProtocolError) as refusal:
-        verify(claims(64), "s" * 32, now=1_500, max_ttl=86_400)
+        verify(claims(64), ("s" * 32,), now=1_500, max_ttl=86_400)
     assert refusal.value.code == "token_malformed"

@@ -42,6 +42,8 @@ def hear(message):
         case "leave":
             note(f"leave {os.getpid()}")
             end()
+        case "reload":
+            note(f"reload {os.getpid()}")
         case "question" if behaviour != "mute":
             send(type="report", number=message["number"], body=base64.b64encode(str(os.getpid()).encode()).decode())
         case "answer":

@@ -203,6 +203,14 @@ async def test_the_supervisor_retries_a_worker_that_cannot_be_spawned_and_logs_e
     assert await rig.end() == 0
 
 
+async def test_a_reload_reaches_every_worker_and_none_is_replaced(rig):
+    pids = await rig.up()
+    rig.supervisor.reload_all()
+    await rig.until(lambda: len(rig.noted("reload")) == 2)
+    assert sorted(map(int, rig.noted("reload"))) == sorted(pids)
+    assert all(map(alive, pids))
+
+
 async def test_an_old_worker_stays_while_its_replacement_cannot_be_spawned(rig):
     pids = await rig.up()
     rig.program.unlink()

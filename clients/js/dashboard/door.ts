@@ -35,7 +35,9 @@ export class Door {
 export function refusal(code: string): string {
   switch (code) {
     case "forbidden":
-      return "This is a user token. The page needs one with the scope service.";
+      return "This is a user token. The page needs one with the scope read.";
+    case "scope_missing":
+      return "This token lacks the scope read, which the page needs.";
     case "token_expired":
       return "This token has expired. Make a new one.";
     case "token_missing":

@@ -22,7 +22,7 @@ export function tokenDelay(failures: number): number {
 
 export type Verdict = "retry" | "slowly" | "token" | "stop";
 
-const VERDICTS: Record<number, Verdict> = { 1000: "stop", 4400: "stop", 4401: "token", 4409: "stop", 4429: "slowly" };
+const VERDICTS: Record<number, Verdict> = { 1000: "stop", 4400: "stop", 4401: "token", 4403: "stop", 4409: "stop", 4429: "slowly" };
 
 /**
  * How to react to a close code. `slowly`: retry with the largest bound, as after many failures. `token`: retry with another

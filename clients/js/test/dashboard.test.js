@@ -64,7 +64,8 @@ test("numbers and durations of the dashboard are formatted for reading", () => {
 
 test("refusal() explains why the server refused a dashboard token", () => {
   assert.equal(refusal("token_missing"), "");
-  assert.match(refusal("forbidden"), /scope service/);
+  assert.match(refusal("forbidden"), /scope read/);
+  assert.match(refusal("scope_missing"), /lacks the scope read/);
   assert.match(refusal("token_expired"), /expired/);
   assert.match(refusal("token_malformed"), /secret of this server/);
 });

@@ -135,7 +135,7 @@ test("the client reconnects after the delay that the server gives, not before", 
   assert.equal(Sockets.all.length, 2);
 });
 
-for (const code of [1000, 4400, 4409]) {
+for (const code of [1000, 4400, 4403, 4409]) {
   test(`after close code ${code} the client stays closed until connect() is called`, async (t) => {
     const { here, pass, socket, Sockets } = await client(t);
     socket().end(code, "why");

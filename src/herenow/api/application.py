@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from herenow.api.description.audit import audit
 from herenow.api.description.operations import Access, Operation
 from herenow.api.description.page import Description
 from herenow.api.endpoints import (
@@ -40,6 +41,7 @@ from herenow.settings import Settings
 from herenow.transport.auth import Auth
 from herenow.transport.http import Streaming
 from herenow.transport.websocket import Sockets
+from herenow.wire.inputs import Scope as TokenScope
 
 CONTRACT = (
     *presence.OPERATIONS,
@@ -109,16 +111,22 @@ class Resource:
         if operation is None:
             raise Refusal("method_not_allowed", f"This path supports only {self._allow}.", [("allow", self._allow)])
         call = Call(self._api, Request(scope, receive))
-        await self._authorize(call, operation.access)
-        response = await operation.handle(call)
+        await self._authorize(call, operation)
+        audited = operation.scope is TokenScope.ADMIN and call.caller.service
+        response = await (audit(call, operation) if audited else operation.handle(call))
         await response(scope, receive, send)
 
-    async def _authorize(self, call: Call, access: Access) -> None:
+    async def _authorize(self, call: Call, operation: Operation) -> None:
+        access = operation.access
         if access is Access.ANYONE or (access is Access.OPERATOR and call.token is None and call.is_local):
             return
         await call.identify()
         if access is not Access.USER and not call.caller.service:
-            raise ProtocolError("forbidden", "This endpoint needs a token with the scope service.")
+            raise ProtocolError("forbidden", f"This endpoint needs a service token with the scope {operation.scope}.")
+        if call.caller.service and operation.scope not in call.caller.scopes:
+            raise ProtocolError(
+                "scope_missing", f"This endpoint needs the scope {operation.scope}, which the token lacks."
+            )
         node = self._api.node
         if access is not Access.OPERATOR and not (node.ready or node.draining):
             raise ProtocolError("not_ready", "The node is starting.")

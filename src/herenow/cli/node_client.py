@@ -18,7 +18,7 @@ import httpx2
 import msgspec
 
 from herenow.errors import ConfigurationError
-from herenow.secret import resolve_secret, secret_path
+from herenow.secret import resolve_secrets, secret_path
 from herenow.settings import Settings
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _read(url: str, answer: httpx2.Response) -> NodeAnswer:
         case 401 | 403:
             return NodeAnswer(
                 url,
-                sentence=f"{url} refuses the token ({_code(answer)}): give one that herenow token NAME --scope service "
+                sentence=f"{url} refuses the token ({_code(answer)}): give one that herenow token NAME --scope read "
                 "prints with the secret of that server.",
                 why=NoAnswer.REFUSED,
             )
@@ -183,12 +183,13 @@ def tokens(settings: Settings, given: str | None) -> Token:
 
 
 def _minted(settings: Settings) -> str | None:
-    from herenow.transport.auth import SERVICE, Expected, mint
+    from herenow.transport.auth import Expected, mint
+    from herenow.wire.inputs import Scope
 
     path = secret_path(settings)
     if settings.secret is None and (path is None or not path.exists() or not settings.accepts_secret):
         return None
     expected = Expected(settings.jwt_issuer, settings.jwt_audience)
     ttl = min(TTL, settings.token_max_ttl)
-    secret = resolve_secret(settings)
-    return mint(secret, "herenow-top", scope=SERVICE, ttl=ttl, now=time.time(), expected=expected)
+    secret, *_ = resolve_secrets(settings)
+    return mint(secret, "herenow-top", scope=Scope.READ, ttl=ttl, now=time.time(), expected=expected)

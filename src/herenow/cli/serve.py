@@ -1,7 +1,7 @@
 """`herenow serve`: a node, or several worker processes on one port.
 
 With `--workers` this process only supervises: it starts the same command line once per worker, plus a flag with the
-descriptor of the supervisor's socket. A worker started later (also by SIGHUP) uses the program and settings of that time.
+descriptor of the supervisor's socket. A worker started later (also by SIGUSR2) uses the program and settings of that time.
 """
 
 import asyncio

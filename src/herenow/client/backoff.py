@@ -29,7 +29,14 @@ class Verdict(Enum):
     """Do not reconnect automatically."""
 
 
-_VERDICTS = {1000: Verdict.STOP, 4400: Verdict.STOP, 4401: Verdict.TOKEN, 4409: Verdict.STOP, 4429: Verdict.SLOWLY}
+_VERDICTS = {
+    1000: Verdict.STOP,
+    4400: Verdict.STOP,
+    4401: Verdict.TOKEN,
+    4403: Verdict.STOP,
+    4409: Verdict.STOP,
+    4429: Verdict.SLOWLY,
+}
 _RETRY_AFTER = re.compile(r"retry_after_ms=([0-9]+)")
 
 

@@ -15,8 +15,9 @@ __all__ = ["Closed", "HerenowError", "ProtocolError", "RestError", "Unavailable"
 
 
 class Closed(HerenowError):  # noqa: N818 - reads as what it is
-    """The connection is closed for good. `code` is the close code: 4401 token refused, 4409 signed out, 4400 malformed
-    frame, 1000 `bye`; None if there was no close frame. `reason` is `signed_out` if no user is signed in."""
+    """The connection is closed for good. `code` is the close code: 4401 token refused, 4403 service token, 4409 signed
+    out, 4400 malformed frame, 1000 `bye`; None if there was no close frame. `reason` is `signed_out` if no user is signed
+    in."""
 
     def __init__(self, code: int | None, reason: str) -> None:
         super().__init__(code, reason)

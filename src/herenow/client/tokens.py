@@ -7,28 +7,40 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 import jwt
 
 from herenow.wire.ids import parse_id
+from herenow.wire.inputs import SERVICE, Scope
 
 
 def mint(
-    secret: str, user: str | int, *, service: bool = False, ttl: float | timedelta = 3600, now: float | None = None
+    secret: str,
+    user: str | int,
+    *,
+    service: bool = False,
+    scope: str | Iterable[str] = (),
+    ttl: float | timedelta = 3600,
+    now: float | None = None,
 ) -> str:
     """Return a token (JWT) for `user`, valid for `ttl` seconds from `now` (epoch seconds; None: the current time).
 
-    With `service=True` it is a service token, which the endpoints for back ends require. Raises `ProtocolError` if `user`
-    is not a valid id.
+    With `scope` it is a service token with these scopes (`"read"`, `["beats", "read"]`), which the endpoints for back ends
+    require; with `service=True` it has all scopes. Raises `ProtocolError` if `user` is not a valid id, and `ValueError` if
+    there is no such scope.
     """
     issued = time.time() if now is None else now
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     # Millisecond precision: a token minted in the same second after a revocation must count as issued after it.
     payload: dict[str, object] = {"sub": parse_id(user), "iat": round(issued, 3), "exp": round(issued + seconds, 3)}
-    if service:
-        payload["scope"] = "service"
+    words = [SERVICE] if service else (scope.split() if isinstance(scope, str) else list(scope))
+    if unknown := [word for word in words if word not in (SERVICE, *Scope)]:
+        raise ValueError(f"there is no scope {unknown[0]!r}; the scopes are {', '.join(Scope)} and {SERVICE}")
+    if words:
+        payload["scope"] = " ".join(words)
     return jwt.encode(payload, secret, algorithm="HS256")
 
 

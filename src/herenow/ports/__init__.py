@@ -36,6 +36,7 @@ from herenow.ports.ledger import (
     is_kept_when_lifted,
 )
 from herenow.ports.relations import IN_CONTACT, MUTUAL, STRANGERS, Relation, Relations, SourceHealth
+from herenow.ports.terms import agree, disagreement, remedy
 from herenow.wire.relation_rows import RelationRow
 
 __all__ = [
@@ -70,8 +71,11 @@ __all__ = [
     "Void",
     "Write",
     "Written",
+    "agree",
     "block_between",
     "continues",
+    "disagreement",
     "frozen_row",
     "is_kept_when_lifted",
+    "remedy",
 ]

@@ -191,10 +191,13 @@ class Engine(Protocol):
         if not."""
 
     async def open(self, terms: Mapping[str, str]) -> None:
-        """Connect, `check`, and compare `terms` (names and values that all nodes must share: ledger id, secret's
-        fingerprint, shards, timings) with the stored ones. Raises `ConfigurationError` with the name of the term that
-        differs. A term that the store lacks is added; one that only the store has is kept, because another version of
-        herenow wrote it."""
+        """Connect, `check` and `agree`."""
+
+    async def agree(self, terms: Mapping[str, str]) -> None:
+        """Compare `terms` (names and values that all nodes must share: ledger id, fingerprints of secrets, shards, timings)
+        with the stored ones, and store ours. Two values agree if they share a word. Raises `ConfigurationError` with the
+        name of the term that differs, and stores nothing then. A term that only the store has is kept, because another
+        version of herenow wrote it."""
 
     async def close(self) -> None: ...
 

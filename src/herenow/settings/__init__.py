@@ -5,8 +5,8 @@ files and defaults, with the source of each; `agreed_terms` (agreement) lists th
 No other package reads the environment.
 """
 
-from herenow.settings.agreement import agreed_terms
+from herenow.settings.agreement import agreed_terms, fingerprint
 from herenow.settings.layers import load
 from herenow.settings.model import Row, Settings, milliseconds
 
-__all__ = ["Row", "Settings", "agreed_terms", "load", "milliseconds"]
+__all__ = ["Row", "Settings", "agreed_terms", "fingerprint", "load", "milliseconds"]

@@ -14,12 +14,17 @@ SAME_EVERYWHERE = ("beat_every", "dead_after", "idle_after", "grace", "online_de
 """All of them in seconds."""
 
 
-def agreed_terms(settings: Settings, ledger_id: str, secret: str | None) -> dict[str, str]:
-    """Return the names and values that all nodes on one store must share, as written to the store. The secret is
-    included as a fingerprint only."""
+def fingerprint(secret: str) -> str:
+    """Return the name of a secret, which does not reveal it: 16 hex digits of its SHA-256. A token may have it as `kid`."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:16]
+
+
+def agreed_terms(settings: Settings, ledger_id: str, secrets: tuple[str, ...]) -> dict[str, str]:
+    """Return the names and values that all nodes on one store must share, as written to the store. Secrets are included
+    as fingerprints only, separated by spaces: nodes that share one of them agree (`ports.terms`)."""
     return {
         "ledger": ledger_id,
-        "secret": "none" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16],
+        "secret": " ".join(map(fingerprint, secrets)) or "none",
         "shards": str(settings.shards),
         **{name: f"{getattr(settings, name):g}" for name in SAME_EVERYWHERE},
     }

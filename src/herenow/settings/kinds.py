@@ -9,7 +9,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
 
@@ -45,6 +45,12 @@ def _split(value: object) -> object:
     """Split a string at its commas into a list, because variables and flags cannot be lists. Other values are returned
     unchanged."""
     return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
+
+
+def _lines(value: object) -> object:
+    """Split a string into its lines, without empty ones and surrounding whitespace: secrets may contain commas. Other
+    values are returned unchanged."""
+    return [line.strip() for line in value.split("\n") if line.strip()] if isinstance(value, str) else value
 
 
 def _origin(value: str) -> str:
@@ -85,6 +91,7 @@ Networks = Annotated[
     BeforeValidator(_split),
     Allowed("addresses or networks like 10.0.0.0/8, separated by commas"),
 ]
+Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_lines)]
 Words = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_split), Allowed("names, separated by commas")
 ]

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def load(flags: Mapping[str, object] | None = None, config: Path | None = None) 
         settings = Settings(**values)
     except ValidationError as error:
         raise ConfigurationError(_sentence(error, values, places)) from None
-    return settings.found_in(places, tuple(_unknown_variables()))
+    return settings.found_in(places, tuple(_unknown_variables()), partial(load, flags, config))
 
 
 def _merged(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, str]]:

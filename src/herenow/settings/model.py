@@ -5,7 +5,7 @@ field here; it becomes a flag, a variable, a key of the file and a row of `heren
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -28,6 +28,7 @@ from herenow.settings.kinds import (
     Port,
     Seconds,
     SecondsOrZero,
+    Secrets,
     Shards,
     Unit,
     Words,
@@ -35,6 +36,7 @@ from herenow.settings.kinds import (
 )
 
 MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key must be at least as long as the hash
+MAX_SECRETS = 8  # all may be tried for each token
 MAX_WORKERS = 128  # each is a Python process: more than a machine has cores for
 POSTGRESQL = ("postgresql://", "postgres://")
 
@@ -59,14 +61,18 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+    _read_again: Callable[[], Self] | None = PrivateAttr(default=None)
 
     # A validator sees only the fields above its own, so the order matters.
 
     # Secrets and addresses
     secret: Annotated[
-        SecretStr | None,
-        About("HMAC secret that signs tokens; if not set, one is generated and kept in a file"),
-        Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
+        Secrets | None,
+        About(
+            "HMAC secret of tokens, or several, one per line: the first signs, all verify; SIGHUP reads them again; if not "
+            "set, one is generated and kept in a file"
+        ),
+        Allowed(f"at least {MIN_SECRET_BYTES} bytes long; at most {MAX_SECRETS} of them"),
     ] = None
     jwks_url: Annotated[
         str | None,
@@ -213,13 +219,22 @@ class Settings(BaseModel):
             raise ValueError("a boolean")
         return value
 
-    @field_validator("secret", "relations_secret")
+    @field_validator("secret")
+    @classmethod
+    def _secrets_are_long_enough(cls, value: tuple[SecretStr, ...] | None) -> tuple[SecretStr, ...] | None:
+        if value is None:
+            return None
+        if len(value) > MAX_SECRETS:
+            raise refused(f"there may be at most {MAX_SECRETS} secrets, and there are {len(value)}")
+        for number, each in enumerate(value or (SecretStr(""),), start=1):
+            _check_length(each, "it" if len(value) <= 1 else f"each secret (this is number {number})")
+        return value
+
+    @field_validator("relations_secret")
     @classmethod
     def _secret_is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
-            length = len(value.get_secret_value().encode(errors="replace"))
-            if length < MIN_SECRET_BYTES:
-                raise refused(f"it must be at least {MIN_SECRET_BYTES} bytes long and has {length}")
+            _check_length(value, "it")
         return value
 
     @field_validator("host")
@@ -406,10 +421,16 @@ class Settings(BaseModel):
                 about=about(field),
             )
 
-    def found_in(self, sources: Mapping[str, str], warnings: tuple[str, ...]) -> Self:
-        """Set the sources of the values (setting → source) and the warnings. Returns self."""
-        self._sources, self._warnings = dict(sources), warnings
+    def found_in(self, sources: Mapping[str, str], warnings: tuple[str, ...], read_again: Callable[[], Self]) -> Self:
+        """Set the sources of the values (setting → source), the warnings, and the function that reads the settings again.
+        Returns self."""
+        self._sources, self._warnings, self._read_again = dict(sources), warnings, read_again
         return self
+
+    def read_again(self) -> Self:
+        """Read the settings again from the same flags, variables and files. Raises `ConfigurationError`. Settings that
+        were not read from there are returned unchanged."""
+        return self if self._read_again is None else self._read_again()
 
 
 def milliseconds(seconds: float) -> int:
@@ -443,14 +464,22 @@ def _shown(value: object) -> str:
     match value:
         case None | ():
             return "-"
-        case SecretStr():
+        case SecretStr() | (SecretStr(),):
             return "(set)"
+        case (SecretStr(), *_):
+            return f"({len(value)} set)"
         case tuple():
             return ", ".join(map(str, value))
         case float():
             return f"{value:g}"
         case _:
             return without_password(str(value))
+
+
+def _check_length(secret: SecretStr, subject: str) -> None:
+    length = len(secret.get_secret_value().encode(errors="replace"))
+    if length < MIN_SECRET_BYTES:
+        raise refused(f"{subject} must be at least {MIN_SECRET_BYTES} bytes long and has {length}")
 
 
 def _callback_host(url: str) -> str:

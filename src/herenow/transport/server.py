@@ -32,7 +32,7 @@ from herenow.transport.websocket import (
     Sockets,
     Upgrade,
 )
-from herenow.wire.codes import Close
+from herenow.wire.codes import CODES, Close
 from herenow.wire.ids import parse_id
 from herenow.wire.inputs import parse_platform
 from herenow.wire.shapes import WelcomeLimits, error_frame
@@ -156,6 +156,9 @@ class WebSocketServer:
         return CloseOnOpen(Close.UNAUTHORIZED, error.code)
 
     def _session(self, upgrade: Upgrade, claims: Claims) -> ClientSession | CloseOnOpen:
+        if claims.is_service:
+            self.node.context.metrics.refusals["token_of_service"] += 1
+            return CloseOnOpen(Close.SERVICE_TOKEN, CODES["token_of_service"].meaning)
         try:
             parameters = _query_parameters(upgrade.query)
             device = parse_id(parameters["device_id"]) if parameters.get("device_id") else None

@@ -22,7 +22,7 @@ from herenow.node.people import Connection
 from herenow.node.viewing import Granted
 from herenow.transport.auth import Auth, Claims
 from herenow.transport.websocket import CloseQueue, Socket
-from herenow.wire.codes import Close
+from herenow.wire.codes import CODES, Close
 from herenow.wire.decode import BEATS
 from herenow.wire.frames import (
     Active,
@@ -403,6 +403,8 @@ class ClientSession:
         claims = await self._host.auth.checked(command.token, once=True)
         if claims.user != self._user:
             raise ProtocolError("token_other_user", "The new token is for another user than this connection.")
+        if claims.is_service:
+            raise ProtocolError("token_of_service", CODES["token_of_service"].meaning)
         self._host.node.sessions.refreshed(connection, claims.issued_at_ms or 0)
         self._issued_at, self._expires_at = claims.issued_at_ms, claims.expires_at_ms
         self._host.refreshed(self)

@@ -49,6 +49,7 @@ class Close(IntEnum):
     OVERLOADED = 1013
     BAD_FRAMES = 4400
     UNAUTHORIZED = 4401
+    SERVICE_TOKEN = 4403
     NO_LIFE = 4408
     SIGNED_OUT = 4409
     TOO_MANY_CONNECTIONS = 4429
@@ -117,12 +118,14 @@ _TABLE = (
     Code(
         "not_mutual_followers", 403, _DENIAL, "This user may not be watched: no relation, or the user does not exist."
     ),
-    Code("forbidden", 403, _REST, "This endpoint requires a token with the scope service."),
+    Code("forbidden", 403, _REST, "This endpoint requires a service token."),
+    Code("scope_missing", 403, _REST, "The service token lacks the scope that this endpoint requires."),
     Code("forbidden_origin", 403, _REST, "Web pages of this origin are not allowed to use the server."),
     Code("not_found", 404, _REST, "There is no such endpoint or resource."),
     Code("device_unknown", 404, _REST, "The user has no device with this id."),
     Code("method_not_allowed", 405, _REST, "This path does not support this HTTP method."),
-    # Authentication. Over a WebSocket these come with close code 4401, except in answer to presence.refresh.
+    # Authentication. Over a WebSocket these come with close code 4401 (token_of_service: 4403), except in answer to
+    # presence.refresh.
     Code("token_missing", 401, _BOTH, "A token is required."),
     Code("token_malformed", 401, _BOTH, "The token is not a JSON Web Token."),
     Code("token_algorithm", 401, _BOTH, "The token is signed with an algorithm that is not accepted."),
@@ -131,6 +134,7 @@ _TABLE = (
     Code("token_expired", 401, _BOTH | _STREAM, "The token has expired."),
     Code("token_revoked", 401, _BOTH | _STREAM, "The token was issued before the user's tokens were revoked."),
     Code("token_unknown_key", 401, _BOTH, "The token is signed with a key that its issuer does not publish."),
+    Code("token_of_service", 403, _WS, "The token is a service token; a WebSocket needs the token of a user."),
     Code("token_other_user", 401, _WS, "The new token belongs to a different user than the connection."),
     # Failures of the server.
     Code("not_ready", 503, _REST | _STREAM, "The node is starting or draining.", retry=True),
@@ -163,6 +167,7 @@ _CLOSES = (
     CloseCode(
         Close.UNAUTHORIZED, "The token is missing, invalid, expired or revoked, or the user was deleted.", retry=False
     ),
+    CloseCode(Close.SERVICE_TOKEN, "The token is a service token; a WebSocket needs the token of a user.", retry=False),
     CloseCode(Close.NO_LIFE, "The client was silent for too long, or did not read what the server sent.", retry=True),
     CloseCode(Close.SIGNED_OUT, "The device was signed out.", retry=False),
     CloseCode(Close.TOO_MANY_CONNECTIONS, "The user has too many connections or sessions.", retry=True),

@@ -1,13 +1,15 @@
 """Checks words and texts that users and devices send, alike for frames and REST.
 
 Each function takes a decoded JSON value and returns a value of the core, or raises `ProtocolError` with a sentence about
-what is allowed.
+what is allowed. The words of a token's claim `scope` are here too.
 """
 
 from __future__ import annotations
 
 import re
-from enum import Enum
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from types import MappingProxyType
 
 from herenow.core.model import Custom, Mode, Platform, Source
 from herenow.errors import ProtocolError
@@ -124,3 +126,43 @@ def _checked_emoji(emoji: str) -> str:
             "invalid_emoji", f"The emoji has at most {MAX_EMOJI} code points and {MAX_EMOJI_BYTES} bytes of UTF-8."
         )
     return emoji
+
+
+SERVICE = "service"
+"""The word that grants all scopes."""
+
+
+class Scope(StrEnum):
+    """What a service token may do: the words of its claim `scope`. A token with at least one of them, or with `service`,
+    is a service token; other words, such as those of an identity provider, are ignored."""
+
+    BEATS = "beats"
+    GATEWAY = "gateway"
+    READ = "read"
+    GRAPH = "graph"
+    EVENTS = "events"
+    ADMIN = "admin"
+
+
+SCOPE_MEANINGS: Mapping[Scope, str] = MappingProxyType(
+    {
+        Scope.BEATS: "send heartbeats of users",
+        Scope.GATEWAY: "reserved for gateways",
+        Scope.READ: "read the true presence, the view of any user (`?viewer=`), the list of users, metrics and statistics",
+        Scope.GRAPH: "read and write relations: follows, contacts, members of rooms",
+        Scope.EVENTS: "reserved for the stream of all changes",
+        Scope.ADMIN: "set modes, custom statuses, blocks and preferences; sign out, revoke, delete and explain users",
+    }
+)
+
+_SCOPES: Mapping[str, frozenset[Scope]] = {
+    SERVICE: frozenset(Scope),
+    **{scope.value: frozenset({scope}) for scope in Scope},
+}
+
+
+def granted_scopes(claim: str | None) -> frozenset[Scope]:
+    """Return the scopes that the claim `scope` of a token grants; none for a user's token. Unknown words grant nothing."""
+    if not claim:
+        return frozenset()
+    return frozenset().union(*(_SCOPES.get(word, frozenset()) for word in claim.split()))

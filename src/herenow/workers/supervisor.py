@@ -5,7 +5,8 @@
   other machines must wait until its lease expires.
 - A worker that the system cannot start for lack of resources is retried until it starts.
 - A worker whose event loop is blocked is killed.
-- SIGHUP replaces the workers one by one with new processes that read the settings and the program again.
+- SIGHUP makes the workers read the secrets again; their connections stay.
+- SIGUSR2 replaces the workers one by one with new processes that read the settings and the program again.
 
 The supervisor does nothing else, so little can end it. If it is killed, its workers see their link close and shut down. If
 one of its own tasks fails, it ends: otherwise it would silently keep fewer workers.
@@ -38,6 +39,7 @@ from herenow.workers.worker_link import (
     Place,
     Question,
     Ready,
+    Reload,
     Report,
     Told,
 )
@@ -87,8 +89,14 @@ class Supervisor:
         """Make `run` shut down all workers and end (SIGTERM, SIGINT)."""
         self._stop.set()
 
+    def reload_all(self) -> None:
+        """Make all workers read the secrets again (SIGHUP)."""
+        log.info("workers.reload")
+        for worker in self._workers:
+            worker.link.send(Reload())
+
     def replace_all(self) -> None:
-        """Replace the workers one by one with new processes (SIGHUP)."""
+        """Replace the workers one by one with new processes (SIGUSR2)."""
         self._replace_requested.set()
 
     async def run(self) -> int:
@@ -375,7 +383,8 @@ class Supervisor:
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self.stop)
         # With a terminal, SIGHUP means that the terminal was closed.
-        loop.add_signal_handler(signal.SIGHUP, self.stop if os.isatty(0) else self.replace_all)
+        loop.add_signal_handler(signal.SIGHUP, self.stop if os.isatty(0) else self.reload_all)
+        loop.add_signal_handler(signal.SIGUSR2, self.replace_all)
 
     async def _wait_any(self, *waits: Coroutine[Any, Any, object]) -> None:
         tasks = [asyncio.get_running_loop().create_task(wait) for wait in waits]

@@ -25,6 +25,7 @@ from herenow.workers.worker_link import (
     Place,
     Question,
     Ready,
+    Reload,
     Report,
     Told,
 )
@@ -40,6 +41,8 @@ class Worker:
         self.place = place
         self.leaving = False
         """True when this process is being replaced: it must not accept new connections."""
+        self.reload = asyncio.Event()
+        """Set when the supervisor asks to reload, also before this process is ready."""
         self.on_dead: Callable[[Sequence[str]], Awaitable[None]] | None = None
         self.report: Callable[[], bytes] | None = None
         self._link = link
@@ -108,6 +111,8 @@ class Worker:
             case Leave():
                 self.leaving = True
                 self._stop()
+            case Reload():
+                self.reload.set()
             case Dead(epochs) if self.on_dead is not None:
                 task = asyncio.get_running_loop().create_task(self._handle_dead(self.on_dead, epochs), name="bury")
                 self._tasks.add(task)

@@ -56,6 +56,10 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
     """To a worker: a new process replaces it. It stops accepting connections and shuts down."""
 
 
+class Reload(msgspec.Struct, frozen=True, tag="reload"):
+    """To a worker: it must read again what it can read again while it runs."""
+
+
 class Question(msgspec.Struct, frozen=True, tag="question"):
     """To the supervisor: a request for the reports of all workers. To a worker: a request for its report."""
 
@@ -86,7 +90,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     told: list[Told]
 
 
-Message = Place | Epoch | Ready | Alive | Dead | Buried | Leave | Question | Report | Answer
+Message = Place | Epoch | Ready | Alive | Dead | Buried | Leave | Reload | Question | Report | Answer
 
 _encode = msgspec.json.Encoder().encode
 _decode: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)

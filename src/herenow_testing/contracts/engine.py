@@ -1278,6 +1278,19 @@ class EngineContract:
             await second.open({**TERMS, term: "another"})
         await second.open(TERMS)
 
+    async def test_nodes_with_several_secrets_agree_if_they_share_one(self, engine: Engine, second: Engine) -> None:
+        await engine.agree({**TERMS, "secret": "old"})
+        await second.agree({"secret": "old new"})
+        await engine.agree({"secret": "old"})  # a node that has not been changed yet
+        await engine.agree({"secret": "old new"})
+        await second.agree({"secret": "new"})
+        await engine.agree({"secret": "old new"})
+        await engine.agree({"secret": "new"})
+        for stranger in ("old", "ne", "new2", "old newer"):
+            with pytest.raises(ConfigurationError, match="the old and the new one"):
+                await second.agree({"secret": stranger})
+        await second.agree({"secret": "new"})
+
     async def test_a_cluster_setting_that_is_new_to_the_store_is_added_and_compared_from_then_on(
         self, engine: Engine, second: Engine
     ) -> None:

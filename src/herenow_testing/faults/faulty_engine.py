@@ -49,6 +49,9 @@ class FaultyEngine:
     async def open(self, terms: Mapping[str, str]) -> None:
         await self._write("open", None, lambda: self._inner.open(terms))
 
+    async def agree(self, terms: Mapping[str, str]) -> None:
+        await self._write("agree", None, lambda: self._inner.agree(terms))
+
     async def close(self) -> None:
         await self._inner.close()
 

@@ -25,10 +25,11 @@ from herenow.kit.clock import NodeClock
 from herenow.node import Node, make_context
 from herenow.ports import RelationRow
 from herenow.settings import Settings
-from herenow.transport.auth import SERVICE, Auth, mint
+from herenow.transport.auth import Auth, mint
 from herenow.transport.http import PIPE, PipeWriter
 from herenow.transport.server import PATH, WebSocketServer
 from herenow.transport.websocket import Accept, Handler, Sockets, Upgrade
+from herenow.wire.inputs import SERVICE
 from herenow_testing.world.manual_clock import START, LoopClock
 from herenow_testing.world.memory_ledger import MemoryLedger
 from herenow_testing.world.settings import node_settings
@@ -55,7 +56,7 @@ class Stage:
         )
         self.node = Node(context)
         sockets = Sockets(10_000)
-        auth = Auth(SECRET, self.node.context.clock, 86_400.0)
+        auth = Auth((SECRET,), self.node.context.clock, 86_400.0)
         self.gateway = WebSocketServer(self.node, auth, sockets, settings)
         self.app = make_app(self.node, auth, Settings(ledger="sqlite://"), sockets=sockets)
         self._taps: list[Tap] = []

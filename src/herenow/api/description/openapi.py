@@ -36,9 +36,10 @@ _SECURITY: dict[Access, list[Json]] = {
 _ACCESS_NOTES = {
     Access.ANYONE: "Needs no token.",
     Access.USER: "Needs a token.",
-    Access.SERVICE: "Needs a token with the scope `service`.",
+    Access.SERVICE: "Needs a service token.",
     Access.OPERATOR: "",
 }
+_NO_SCOPE = "none"  # value of `x-herenow-scope` for endpoints without a token
 
 
 def document(operations: Iterable[Operation], *, max_bulk: int) -> Json:
@@ -110,8 +111,11 @@ def _operation(operation: Operation, shapes: _Shapes) -> Json:
         "operationId": operation.handle.__name__ + "_" + operation.method.lower(),
         "tags": [_tag(operation.path)],
         "summary": operation.summary,
-        "description": " ".join(filter(None, (operation.about, _ACCESS_NOTES[operation.access]))),
+        "description": " ".join(
+            filter(None, (operation.about, _ACCESS_NOTES[operation.access], _scope_note(operation)))
+        ),
         "security": _SECURITY[operation.access],
+        "x-herenow-scope": _NO_SCOPE if operation.scope is None else operation.scope.value,
         "responses": _responses(operation, shapes),
     }
     parameters = [*map(_in_path, operation.path_names), *map(_in_query, operation.query)]
@@ -126,6 +130,10 @@ def _operation(operation: Operation, shapes: _Shapes) -> Json:
             "content": {operation.body.media.value: {"schema": schema}},
         }
     return described
+
+
+def _scope_note(operation: Operation) -> str:
+    return "" if operation.scope is None else f"Scope of service tokens: `{operation.scope}`."
 
 
 def _tag(path: str) -> str:

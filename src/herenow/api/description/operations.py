@@ -14,6 +14,7 @@ from enum import Enum, auto
 from starlette.responses import Response
 
 from herenow.api.http.request import Call
+from herenow.wire.inputs import Scope
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -23,7 +24,7 @@ class Access(Enum):
     USER = auto()
     """Any valid token."""
     SERVICE = auto()
-    """A token with the scope `service`."""
+    """A service token."""
     OPERATOR = auto()
     """A service token, or no token and a client on this machine."""
 
@@ -73,6 +74,8 @@ class Operation:
     answers: Mapping[int, ResponseDoc]
     about: str = ""
     access: Access = Access.USER
+    scope: Scope | None = None
+    """The scope that a service token needs here; None only where no token is needed."""
     query: tuple[Parameter, ...] = ()
     body: BodyDoc | None = None
     codes: tuple[str, ...] = field(default=())
@@ -111,7 +114,7 @@ def codes_of(operation: Operation) -> tuple[str, ...]:
     if operation.query:
         codes += ["bad_shape"]
     if operation.access is not Access.ANYONE:
-        codes += TOKEN_CODES
+        codes += [*TOKEN_CODES, "scope_missing"]
     if operation.access in (Access.SERVICE, Access.OPERATOR):
         codes += ["forbidden"]
     if operation.access in (Access.SERVICE, Access.USER):

@@ -23,7 +23,7 @@ from herenow.api.request_shapes import Beat, Heartbeat
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node import Node
 from herenow.wire.answers import BadBeat, BatchAnswer, Beaten
-from herenow.wire.inputs import Activity, parse_activity, parse_platform
+from herenow.wire.inputs import Activity, Scope, parse_activity, parse_platform
 
 MOST = 10_000
 """Maximum beats per batch."""
@@ -154,6 +154,7 @@ OPERATIONS = (
             ),
         },
         about=f"Without `device_id`, the device is `{DEVICE}`. A device that has a WebSocket keeps that session.",
+        scope=Scope.BEATS,
         body=BodyDoc(Heartbeat, required=False),
         codes=("invalid_id", "invalid_activity", "invalid_platform", "too_many_sessions"),
     ),
@@ -172,6 +173,7 @@ OPERATIONS = (
         },
         about=f"At most {MOST} heartbeats. Each is processed on its own: a refused one does not affect the others.",
         access=Access.SERVICE,
+        scope=Scope.BEATS,
         body=BodyDoc(list[Beat]),
         codes=("too_many_rows",),
     ),

@@ -15,6 +15,7 @@ from herenow.api.http.responses import json_response, no_content
 from herenow.core.limits import BLOCKING, MAX_BLOCKS
 from herenow.errors import ProtocolError
 from herenow.wire.answers import Blocked, BlockList
+from herenow.wire.inputs import Scope
 
 
 async def read_blocks(call: Call) -> Response:
@@ -67,7 +68,7 @@ def _check_rate(call: Call) -> None:
 
 _LIMIT = (
     f"Blocks and unblocks of a user are limited to {60_000 // BLOCKING.every} a minute and {BLOCKING.burst} at once, "
-    "except with a token with the scope `service`."
+    "except with a service token."
 )
 
 OPERATIONS = (
@@ -77,6 +78,7 @@ OPERATIONS = (
         read_blocks,
         "List the users that one blocks",
         {200: ResponseDoc("Sorted by id.", BlockList)},
+        scope=Scope.READ,
         query=(VIEWER,),
     ),
     Operation(
@@ -85,6 +87,7 @@ OPERATIONS = (
         read_block,
         "Check whether one blocks a user",
         {200: ResponseDoc("The user is blocked. Otherwise 404.", Blocked)},
+        scope=Scope.READ,
         query=(VIEWER,),
         codes=("not_found",),
     ),
@@ -96,6 +99,7 @@ OPERATIONS = (
         {204: ResponseDoc("The user is blocked: neither of the two sees the other.")},
         about=f"To each of the two, the other appears to have signed out at this moment. The id may be unknown. {_LIMIT} "
         f"A user may block {MAX_BLOCKS} users in all, with every kind of token.",
+        scope=Scope.ADMIN,
         codes=("blocking_oneself", "blocking_too_fast", "too_many_blocks"),
     ),
     Operation(
@@ -105,6 +109,7 @@ OPERATIONS = (
         "Unblock a user",
         {204: ResponseDoc("The user is not blocked.")},
         about=_LIMIT,
+        scope=Scope.ADMIN,
         codes=("blocking_oneself", "blocking_too_fast"),
     ),
 )

@@ -13,6 +13,7 @@ from herenow.core.limits import SIGNING_OUT
 from herenow.core.visibility import seen_by_oneself
 from herenow.errors import ProtocolError
 from herenow.wire.answers import Devices
+from herenow.wire.inputs import Scope
 from herenow.wire.shapes import DeviceShape
 
 
@@ -45,6 +46,7 @@ OPERATIONS = (
         read,
         "List one's own devices",
         {200: ResponseDoc("Sorted by id.", Devices)},
+        scope=Scope.READ,
         query=(VIEWER,),
     ),
     Operation(
@@ -54,7 +56,8 @@ OPERATIONS = (
         "Sign a device out",
         {204: ResponseDoc("The device is signed out, with all its browser tabs.")},
         about=f"Sign-outs of a user are limited to {60_000 // SIGNING_OUT.every} a minute and {SIGNING_OUT.burst} at "
-        "once, except with a token with the scope `service`. `presence.bye` of a WebSocket is not limited.",
+        "once, except with a service token. `presence.bye` of a WebSocket is not limited.",
+        scope=Scope.ADMIN,
         codes=("device_unknown", "signing_out_too_fast"),
     ),
 )

@@ -15,6 +15,7 @@ from herenow.core.model import Custom, Sourced, Status
 from herenow.core.visibility import Facts
 from herenow.errors import ProtocolError
 from herenow.wire.answers import Explanation, FactsShape, SessionShape, SourceShape, StatusAnswer, TruthShape, UserPage
+from herenow.wire.inputs import Scope
 from herenow.wire.shapes import CustomShape
 
 PRESENT = {status.word: status for status in (Status.ONLINE, Status.BUSY, Status.AWAY)}
@@ -132,6 +133,7 @@ OPERATIONS = (
         about="The rules, in the order in which they are tried: `self`, `service`, `blocked`, `not_related`, `nobody`, "
         "`invisible`, `blurred`, `contacts`, `everyone`.",
         access=Access.SERVICE,
+        scope=Scope.ADMIN,
         query=(
             Parameter("viewer", "The viewer.", ID_SCHEMA, required=True, codes=("invalid_user_id",)),
             Parameter("target", "The user that the viewer sees.", ID_SCHEMA, required=True, codes=("invalid_user_id",)),
@@ -145,6 +147,7 @@ OPERATIONS = (
         {200: ResponseDoc("A page of users, in no particular order.", UserPage)},
         about="A user who is present throughout is listed at least once. Ask for the next page until `cursor` is null.",
         access=Access.SERVICE,
+        scope=Scope.READ,
         query=(
             Parameter("status", "Only users with this status.", {"enum": list(PRESENT)}),
             Parameter("cursor", "The `cursor` of the previous page.", {"type": "string"}),

@@ -18,6 +18,7 @@ from herenow.api.request_shapes import ID_SCHEMA, UserIds
 from herenow.errors import ProtocolError
 from herenow.wire.answers import Counts, Leaderboard, Myself, StatusAnswer
 from herenow.wire.ids import are_plain
+from herenow.wire.inputs import Scope
 
 FRIENDS = 50
 """Default `limit` of the leaderboard."""
@@ -127,6 +128,7 @@ OPERATIONS = (
         "Read the presence of several users",
         {200: _MANY},
         about="Unrelated, unknown and deleted users look the same: offline, never seen.",
+        scope=Scope.READ,
         query=(_IDS, VIEWER),
         codes=_POLLED,
     ),
@@ -137,6 +139,7 @@ OPERATIONS = (
         "Read the presence of many users",
         {200: _MANY},
         about="The same as `GET /presence`, with the ids in the body.",
+        scope=Scope.READ,
         query=(VIEWER,),
         body=BodyDoc(UserIds),
         codes=("empty_item", "too_many_ids", "invalid_user_id", *_POLLED),
@@ -147,6 +150,7 @@ OPERATIONS = (
         read_me,
         "Read one's own presence",
         {200: ResponseDoc("The true presence, even while invisible.", Myself)},
+        scope=Scope.READ,
         query=(VIEWER,),
     ),
     Operation(
@@ -155,6 +159,7 @@ OPERATIONS = (
         count,
         "Count one's contacts by status",
         {200: ResponseDoc("The number of contacts with each status, as the viewer sees them.", Counts)},
+        scope=Scope.READ,
         query=(VIEWER,),
         codes=_POLLED,
     ),
@@ -164,6 +169,7 @@ OPERATIONS = (
         leaderboard,
         "List one's contacts, those who are present first",
         {200: ResponseDoc("Online, busy, away, then offline by last seen.", Leaderboard)},
+        scope=Scope.READ,
         query=(_LIMIT, VIEWER),
         codes=_POLLED,
     ),
@@ -177,6 +183,7 @@ LAST = (
         "Read the presence of one user",
         {200: ResponseDoc("The presence as the caller may see it.", StatusAnswer)},
         about="Fixed words (`me`, `count`, `devices`, …) take precedence over ids; `GET /presence?user_ids=` takes any id.",
+        scope=Scope.READ,
         query=(VIEWER,),
     ),
 )

@@ -12,6 +12,7 @@ from herenow.api.request_shapes import ChangedBody, ContactBody, RelationLine
 from herenow.errors import ProtocolError
 from herenow.ports import LedgerChange, RelationRow
 from herenow.wire.answers import Contact, Follow, Imported, Member
+from herenow.wire.inputs import Scope
 from herenow.wire.instants import parse_until
 from herenow.wire.relation_rows import BadRow, parse_ndjson, relations_elsewhere
 
@@ -171,6 +172,7 @@ OPERATIONS = (
         _PUT,
         about="Two users who follow each other see each other's presence.",
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         codes=("invalid_relation", _ELSEWHERE),
     ),
     Operation(
@@ -180,6 +182,7 @@ OPERATIONS = (
         "Remove a follow: a does not follow b",
         _REMOVED,
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         codes=("invalid_relation", _ELSEWHERE),
     ),
     Operation(
@@ -189,6 +192,7 @@ OPERATIONS = (
         "Check whether a follows b",
         {200: ResponseDoc("a follows b. Otherwise 404.", Follow)},
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
     Operation(
@@ -199,6 +203,7 @@ OPERATIONS = (
         _PUT,
         about="For example an open conversation. It works in both directions and may have an end.",
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         body=BodyDoc(ContactBody, required=False),
         codes=("invalid_relation", _ELSEWHERE, *_UNTIL_CODES),
     ),
@@ -209,6 +214,7 @@ OPERATIONS = (
         "Remove the contact between a and b",
         _REMOVED,
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         codes=("invalid_relation", _ELSEWHERE),
     ),
     Operation(
@@ -218,9 +224,19 @@ OPERATIONS = (
         "Check whether a and b are in contact",
         {200: ResponseDoc("They are in contact, and until when. Otherwise 404.", Contact)},
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
-    Operation("PUT", _MEMBERS, put_member, "Add a user to a room", _PUT, access=Access.SERVICE, codes=(_ELSEWHERE,)),
+    Operation(
+        "PUT",
+        _MEMBERS,
+        put_member,
+        "Add a user to a room",
+        _PUT,
+        access=Access.SERVICE,
+        scope=Scope.GRAPH,
+        codes=(_ELSEWHERE,),
+    ),
     Operation(
         "DELETE",
         _MEMBERS,
@@ -228,6 +244,7 @@ OPERATIONS = (
         "Remove a user from a room",
         _REMOVED,
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         codes=(_ELSEWHERE,),
     ),
     Operation(
@@ -237,6 +254,7 @@ OPERATIONS = (
         "Check whether a user is a member of a room",
         {200: ResponseDoc("The user is a member. Otherwise 404.", Member)},
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         codes=("not_found", _ELSEWHERE),
     ),
     Operation(
@@ -247,6 +265,7 @@ OPERATIONS = (
         {200: ResponseDoc("All of them exist now.", Imported)},
         about=f"One JSON object per line, at most {MOST}. If a line is wrong, the error names it, and nothing is added.",
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         body=BodyDoc(RelationLine, media=Media.NDJSON),
         codes=("invalid_relation", "invalid_user_id", "invalid_id", "invalid_instant", "too_many_rows", _ELSEWHERE),
     ),
@@ -260,6 +279,7 @@ OPERATIONS = (
         f"users, members of rooms, and whole rooms: at most {MOST} in all, at most {MOST_WHOLE} of them whole users or "
         "rooms. Repeating a report is harmless.",
         access=Access.SERVICE,
+        scope=Scope.GRAPH,
         body=BodyDoc(ChangedBody),
         codes=("invalid_relation", "invalid_user_id", "invalid_id", "too_many_rows"),
     ),

@@ -14,6 +14,7 @@ from herenow.api.endpoints.presence import VIEWER, distinct
 from herenow.api.http.request import Call
 from herenow.errors import ProtocolError, Unavailable
 from herenow.transport.http import EventStream, lender_of
+from herenow.wire.inputs import Scope as TokenScope
 
 HEADERS = [
     (b"content-type", Media.EVENTS.value.encode()),
@@ -108,6 +109,7 @@ OPERATIONS = (
         "frames of the WebSocket. A user whom the viewer may not see looks offline and never seen, and is shown as soon as "
         "that changes. If the server ends the stream, the last event is `presence.error`. `Last-Event-ID` is ignored: every "
         "stream starts with the complete state. For `EventSource`, the token may be in the query.",
+        scope=TokenScope.READ,
         query=(_IDS, _CONTACTS, VIEWER),
         codes=("too_many_connections", "overloaded"),
     ),

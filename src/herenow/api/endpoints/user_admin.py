@@ -11,6 +11,7 @@ from herenow.api.http.responses import json_response, no_content
 from herenow.api.request_shapes import DisconnectBody, RevokeBody
 from herenow.errors import ProtocolError
 from herenow.wire.answers import Revoked
+from herenow.wire.inputs import Scope
 from herenow.wire.instants import parse_instant
 
 AHEAD = 5_000
@@ -56,6 +57,7 @@ OPERATIONS = (
         about="Closes the sockets of the user, or of one device, on every node with close code 4409. The user is offline at "
         "once, without the reconnect window. Tokens stay valid: revoke them if the client must not connect again.",
         access=Access.SERVICE,
+        scope=Scope.ADMIN,
         body=BodyDoc(DisconnectBody, required=False),
         codes=("invalid_id",),
     ),
@@ -68,6 +70,7 @@ OPERATIONS = (
         about="Refuses all tokens of the user that were issued before `issued_before` (default: now), and closes the "
         "sockets opened with them, on every node, with close code 4401. A token without `iat` counts as issued at 0.",
         access=Access.SERVICE,
+        scope=Scope.ADMIN,
         body=BodyDoc(RevokeBody, required=False),
         codes=("invalid_instant", "instant_in_future"),
     ),
@@ -80,5 +83,6 @@ OPERATIONS = (
         about="Closes the user's sockets with close code 4401, deletes all data about the user, and revokes the user's "
         "tokens. Viewers see the user offline, never seen. With a new token, the id is a new user. Repeating is harmless.",
         access=Access.SERVICE,
+        scope=Scope.ADMIN,
     ),
 )

@@ -16,7 +16,7 @@ from herenow.core.sources import choice_of
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
 from herenow.errors import ProtocolError
 from herenow.wire.answers import CustomAnswer, ModeAnswer, PreferencesAnswer
-from herenow.wire.inputs import SOURCES, parse_custom, parse_mode, parse_source
+from herenow.wire.inputs import SOURCES, Scope, parse_custom, parse_mode, parse_source
 from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
 
@@ -196,10 +196,18 @@ OPERATIONS = (
         set_own_custom,
         "Set one's own custom status",
         {200: _SET_CUSTOM},
+        scope=Scope.ADMIN,
         body=BodyDoc(CustomBody),
         codes=_CUSTOM_CODES,
     ),
-    Operation("DELETE", "/api/v1/presence/status", clear_own_custom, "Clear one's own custom status", {204: _CLEARED}),
+    Operation(
+        "DELETE",
+        "/api/v1/presence/status",
+        clear_own_custom,
+        "Clear one's own custom status",
+        {204: _CLEARED},
+        scope=Scope.ADMIN,
+    ),
     Operation(
         "PUT",
         "/api/v1/presence/mode",
@@ -207,6 +215,7 @@ OPERATIONS = (
         "Set one's own mode",
         {200: _SET_MODE},
         about="With `auto`, `until` is ignored.",
+        scope=Scope.ADMIN,
         body=BodyDoc(ModeBody),
         codes=("invalid_mode", *_UNTIL_CODES),
     ),
@@ -216,6 +225,7 @@ OPERATIONS = (
         read_preferences,
         "Read one's own preferences",
         {200: ResponseDoc("All preferences.", PreferencesAnswer)},
+        scope=Scope.READ,
         query=(VIEWER,),
     ),
     Operation(
@@ -225,6 +235,7 @@ OPERATIONS = (
         "Change one's own preferences",
         {200: ResponseDoc("All preferences, with their new values.", PreferencesAnswer)},
         about="Fields that are left out stay unchanged.",
+        scope=Scope.ADMIN,
         body=BodyDoc(PreferencesBody),
         codes=("out_of_range", "invalid_visibility"),
     ),
@@ -236,6 +247,7 @@ OPERATIONS = (
         {200: _SET_CUSTOM},
         about=_ABOUT_SOURCES,
         access=Access.SERVICE,
+        scope=Scope.ADMIN,
         query=(_SOURCE,),
         body=BodyDoc(CustomOfUserBody),
         codes=_CUSTOM_CODES,
@@ -247,6 +259,7 @@ OPERATIONS = (
         "Clear a user's custom status of one source",
         {204: _CLEARED_OF},
         access=Access.SERVICE,
+        scope=Scope.ADMIN,
         query=(_SOURCE,),
     ),
     Operation(
@@ -257,6 +270,7 @@ OPERATIONS = (
         {200: _SET_MODE},
         about=f"{_ABOUT_SOURCES} `auto` is no mode.",
         access=Access.SERVICE,
+        scope=Scope.ADMIN,
         query=(_SOURCE,),
         body=BodyDoc(ModeOfUserBody),
         codes=("invalid_mode", *_UNTIL_CODES),
@@ -268,6 +282,7 @@ OPERATIONS = (
         "Clear a user's mode of one source",
         {204: _CLEARED_OF},
         access=Access.SERVICE,
+        scope=Scope.ADMIN,
         query=(_SOURCE,),
     ),
 )

@@ -21,6 +21,7 @@ from herenow.settings import Settings
 from herenow.transport.auth import Auth, Claims, find_token
 from herenow.transport.http import Streaming
 from herenow.wire.ids import parse_id
+from herenow.wire.inputs import Scope
 from herenow.workers.worker_link import Told
 
 MAX_PARAMETERS = 100
@@ -48,9 +49,13 @@ class Api:
 @dataclass(frozen=True, slots=True)
 class Caller:
     user: str
-    service: bool
+    scopes: frozenset[Scope] = frozenset()
     issued_at: int = 0
     """When the token was issued, in epoch milliseconds; 0 if it has no `iat`."""
+
+    @property
+    def service(self) -> bool:
+        return bool(self.scopes)
 
 
 class Call:
@@ -98,7 +103,7 @@ class Call:
         """Check the token of the request and set `caller` and `claims`. Raises `ProtocolError` with a `token_*` code or
         `keys_unavailable`."""
         claims = self.claims = await self._api.auth.checked(self.token)
-        self.caller = Caller(claims.user, claims.is_service, claims.issued_at_ms or 0)
+        self.caller = Caller(claims.user, claims.scopes, claims.issued_at_ms or 0)
 
     async def is_operators(self) -> bool:
         """Return True if the request has a token with the scope service, or comes from this machine without a token. A
@@ -131,7 +136,7 @@ class Call:
             return None if self.caller.service else self.caller.user
         viewer = user_id(asked)
         if not self.caller.service and viewer != self.caller.user:
-            raise ProtocolError("forbidden", "Only a token with the scope service may name another viewer.")
+            raise ProtocolError("forbidden", "Only a service token may name another viewer.")
         return viewer
 
     @property
@@ -142,12 +147,12 @@ class Call:
     # The path
 
     def path_user(self, name: str = "user") -> str:
-        return user_id(self._path(name))
+        return user_id(self.path_text(name))
 
     def path_id(self, name: str) -> str:
-        return plain_id(self._path(name), name)
+        return plain_id(self.path_text(name), name)
 
-    def _path(self, name: str) -> str:
+    def path_text(self, name: str) -> str:
         """Return a path parameter, percent-decoded. Bytes that are not UTF-8 become surrogates, which are refused in
         ids."""
         text: str = self._request.path_params[name]
@@ -200,7 +205,7 @@ class Call:
         return await read_lines(self._request, self.settings.max_body)
 
 
-_ANONYMOUS = Caller("", service=False)
+_ANONYMOUS = Caller("")
 
 
 def user_id(value: object) -> str:

@@ -19,6 +19,7 @@ from herenow.api.ops.stats import Stats, Trouble
 from herenow.api.ops.stats_collect import collect
 from herenow.api.ops.stats_merge import merge, merge_metrics, merge_reports
 from herenow.errors import ProtocolError
+from herenow.wire.inputs import Scope
 
 LATEST = 2**53
 """Epoch milliseconds. Every JSON parser reads integers up to this one exactly."""
@@ -72,7 +73,7 @@ async def stats(call: Call) -> Response:
 
 
 _NUMBERS = (
-    "Needs a token with the scope `service`, or a request from this machine: the peer and the host are loopback, and no "
+    "Needs a service token, or a request from this machine: the peer and the host are loopback, and no "
     "header shows that a proxy forwarded it (with `trust_loopback = off` such a request needs a token, too). If there are "
     "several workers, the figures cover all of them."
 )
@@ -104,6 +105,7 @@ OPERATIONS = (
         {200: ResponseDoc("The text format of Prometheus.", str, Media.TEXT)},
         about=_NUMBERS,
         access=Access.OPERATOR,
+        scope=Scope.READ,
         codes=("unavailable",),
     ),
     Operation(
@@ -122,6 +124,7 @@ OPERATIONS = (
             ),
         ),
         access=Access.OPERATOR,
+        scope=Scope.READ,
         codes=("unavailable",),
     ),
 )

@@ -25,7 +25,7 @@ from herenow.cli.doctor.node_check import node
 from herenow.cli.doctor.store_check import store
 from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError, HerenowError
-from herenow.secret import resolve_secret, secret_path
+from herenow.secret import resolve_secrets, secret_path
 from herenow.settings import Settings
 from herenow.settings.model import MIN_SECRET_BYTES, without_password
 
@@ -140,7 +140,7 @@ def _secret(settings: Settings) -> Finding:
     if path is None or not path.exists():
         return fine("secret", "None is configured: one is generated at the first start.")
     try:
-        resolve_secret(settings)
+        resolve_secrets(settings)
     except ConfigurationError as error:
         return problem("secret", str(error))
     return fine("secret", f"Generated earlier, kept in {path}.")

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 
 from herenow.cli.doctor.findings import Finding, fine, problem
 from herenow.errors import HerenowError
-from herenow.secret import resolve_secret, secret_path
+from herenow.ports import agree, remedy
+from herenow.secret import resolve_secrets, secret_path
 from herenow.settings import Settings
 from herenow.settings.model import without_password
 
@@ -27,7 +28,7 @@ def agreement(settings: Settings, theirs: Mapping[str, str]) -> Iterator[Finding
         return
     ours = asyncio.run(_terms(settings))
     compared = [name for name in ours if name in theirs]
-    differing = [name for name in compared if ours[name] != theirs[name]]
+    differing = [name for name in compared if not agree(ours[name] or "", theirs[name])]
     for name in differing:
         yield problem("live store", _sentence(name, ours[name], theirs[name], settings))
     if compared and not differing:
@@ -35,29 +36,20 @@ def agreement(settings: Settings, theirs: Mapping[str, str]) -> Iterator[Finding
 
 
 def _sentence(name: str, here: str | None, there: str, settings: Settings) -> str:
+    todo = remedy(name, settings.namespace)
     if name == "ledger":
         which = f"The database {without_password(settings.ledger)}"
         what = "does not exist yet, so it" if here is None else "exists, but"
-        return (
-            f"{which} {what} is not the one that the nodes on this store use, so {REFUSED}: point the setting ledger at "
-            "theirs, or choose another namespace."
-        )
+        return f"{which} {what} is not the one that the nodes on this store use, so {REFUSED}: {todo}."
     if name == "secret":
         what = (
             "The nodes on this store verify tokens only with public keys, and this one has a secret"
             if there == "none"
             else "The nodes on this store have another secret"
         )
-        return (
-            f"{what}, so {REFUSED}: give all of them the same one by the setting secret, or choose another namespace."
-        )
+        return f"{what}, so {REFUSED}: give all of them the same one by the setting secret; {todo}."
     difference = f"{name} is {here} here and {there} for the nodes on this store, so {REFUSED}: set {name} to {there}"
-    if name == "shards":
-        return f"{difference}, or choose another namespace."
-    return (
-        f"{difference}; to change it for all, stop every node, run HDEL {{{settings.namespace}}}:terms {name} in the store, "
-        "and start them with the new value."
-    )
+    return f"{difference}; {todo}."
 
 
 async def _terms(settings: Settings) -> dict[str, str | None]:
@@ -65,29 +57,26 @@ async def _terms(settings: Settings) -> dict[str, str | None]:
     the first start would create it. A term that cannot be read is left out; other checks report that."""
     from herenow.settings import agreed_terms
 
-    terms: dict[str, str | None] = {**agreed_terms(settings, "", None)}
+    terms: dict[str, str | None] = {**agreed_terms(settings, "", ())}
     try:
         terms["ledger"] = await _ledger_id(settings)
     except (HerenowError, sqlite3.Error, OSError):
         del terms["ledger"]
     try:
-        secret = _secret(settings)
+        secrets = _secrets(settings)
     except HerenowError:
         del terms["secret"]
     else:
-        is_generated = secret is None and settings.accepts_secret
-        terms["secret"] = None if is_generated else agreed_terms(settings, "", secret)["secret"]
+        terms["secret"] = None if secrets is None else agreed_terms(settings, "", secrets)["secret"]
     return terms
 
 
-def _secret(settings: Settings) -> str | None:
-    """The configured or stored secret; None if there is none. Unlike the start of a server, this generates none."""
-    if not settings.accepts_secret:
-        return None
+def _secrets(settings: Settings) -> tuple[str, ...] | None:
+    """The configured or stored secrets; None if the start of a server would generate one."""
     path = secret_path(settings)
-    if settings.secret is None and (path is None or not path.exists()):
+    if settings.accepts_secret and settings.secret is None and (path is None or not path.exists()):
         return None
-    return resolve_secret(settings)
+    return resolve_secrets(settings)
 
 
 async def _ledger_id(settings: Settings) -> str | None:

@@ -58,7 +58,7 @@ class TopOptions:
 
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL]...")
-@click.option("--token", help="A service token; herenow token NAME --scope service prints one.")
+@click.option("--token", help="A service token; herenow token NAME --scope read prints one.")
 @click.option("--every", type=float, default=1.0, show_default=True, help="Seconds between two updates, at least 0.2.")
 @click.option("--once", is_flag=True, help="Print once and exit. The exit code is 1 if there is a problem.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per update, for programs.")

@@ -20,7 +20,20 @@ from herenow.core.shards import shard_of
 from herenow.engines.memory.shard import Shard
 from herenow.errors import ConfigurationError
 from herenow.kit.notifier import Notifier
-from herenow.ports import Batch, Committed, Due, Fenced, Lease, Loaded, LogPart, LogPosition, Offer, Page
+from herenow.ports import (
+    Batch,
+    Committed,
+    Due,
+    Fenced,
+    Lease,
+    Loaded,
+    LogPart,
+    LogPosition,
+    Offer,
+    Page,
+    agree,
+    disagreement,
+)
 
 LOG_LIMIT = 2_000
 """Log entries kept per shard: with 16 shards and 1 000 changes per second, a reader may be about 30 s behind."""
@@ -132,15 +145,16 @@ class MemoryEngine:
         return
 
     async def open(self, terms: Mapping[str, str]) -> None:
-        for term, value in terms.items():
-            found = self._store.terms.get(term, value)
-            if found != value:
-                raise ConfigurationError(
-                    f"{term} is {value!r} here but {found!r} in the store: all nodes of a store need the same value."
-                )
-        self._store.terms.update(terms)
+        await self.agree(terms)
         if self._inbox not in self._store.inboxes:
             self._store.inboxes.append(self._inbox)
+
+    async def agree(self, terms: Mapping[str, str]) -> None:
+        for term, value in terms.items():
+            found = self._store.terms.get(term, value)
+            if not agree(value, found):
+                raise ConfigurationError(disagreement(term, value, found, "herenow"))
+        self._store.terms.update(terms)
 
     async def close(self) -> None:
         if self._inbox in self._store.inboxes:

@@ -44,6 +44,7 @@ from herenow.ports import (
     Page,
     Write,
     Written,
+    disagreement,
 )
 
 LOG_LIMIT = 2_000
@@ -63,6 +64,7 @@ class RedisEngine:
         self, target: RedisTarget, *, namespace: str = "herenow", shards: int = 16, capacity: int = 1_000_000
     ) -> None:
         self._target = target
+        self._namespace = namespace
         self._keys = Keys(namespace, shards)
         self._buckets = buckets_for(capacity, shards)
         self._builder = CommandBuilder(shards, self._buckets)
@@ -94,7 +96,7 @@ class RedisEngine:
     async def open(self, terms: Mapping[str, str]) -> None:
         try:
             await self.check()
-            await self._agree(terms)
+            await self.agree(terms)
             await self._pubsub.open()
         except (Unavailable, UnknownOutcome) as error:  # for the operator who starts a node: name the setting
             raise type(error)(unusable(self._target, str(error))) from None
@@ -110,15 +112,13 @@ class RedisEngine:
         assert isinstance(reply, list)
         return int(reply[0]) * 1000 + int(reply[1]) // 1000
 
-    async def _agree(self, terms: Mapping[str, str]) -> None:
+    async def agree(self, terms: Mapping[str, str]) -> None:
         pairs = [part for term in sorted(terms.items()) for part in term]
         reply = await self._run_unsharded("agree", self._keys.terms, self._buckets, *pairs)
         assert isinstance(reply, list)
         if len(reply) == 2:
             term, found = (part.decode() for part in reply)
-            raise ConfigurationError(
-                f"{term} is {terms[term]!r} here but {found!r} in the store: all nodes of a store need the same value."
-            )
+            raise ConfigurationError(disagreement(term, terms[term], found, self._namespace))
         buckets = int(reply[0])
         if self._terms and buckets != self._buckets:
             raise ConfigurationError(
@@ -244,7 +244,7 @@ class RedisEngine:
         """Write the settings that all nodes must agree on into the store again, for nodes that start later: our lease
         is gone, so perhaps the store was emptied. Raises `Unavailable` if it now has other settings."""
         try:
-            await self._agree(self._terms)
+            await self.agree(self._terms)
         except ConfigurationError as error:
             raise Unavailable(f"the store was emptied and is used by nodes with other settings: {error}") from None
 

@@ -7,11 +7,10 @@ from herenow.transport.auth.auth import SUBPROTOCOL, Auth, find_token
 from herenow.transport.auth.issuer import describe_keys, key_source
 from herenow.transport.auth.origins import is_allowed
 from herenow.transport.auth.public_keys import BadKeys, KeysPending
-from herenow.transport.auth.tokens import ANY, SERVICE, Claims, Expected, mint, verify
+from herenow.transport.auth.tokens import ANY, Claims, Expected, mint, verify
 
 __all__ = [
     "ANY",
-    "SERVICE",
     "SUBPROTOCOL",
     "Auth",
     "BadKeys",

@@ -38,7 +38,7 @@ class RevokedTokens(Protocol):
 class Auth:
     def __init__(
         self,
-        secret: str | None,
+        secrets: tuple[str, ...],
         clock: Clock,
         max_ttl: float,
         *,
@@ -46,9 +46,9 @@ class Auth:
         source: Source | None = None,
         expected: Expected = ANY,
     ) -> None:
-        """Verify tokens by the secret (None: HS256 tokens are refused) and by the public keys of `source`; with a
+        """Verify tokens by the secrets (none: HS256 tokens are refused) and by the public keys of `source`; with a
         source, call `start` before the first check. `max_ttl`: seconds for which a token may be valid at most."""
-        self._secret = secret
+        self._secrets = secrets
         self._clock = clock
         self._max_ttl = max_ttl
         self._revocations = revocations
@@ -60,6 +60,11 @@ class Auth:
         from herenow.transport.auth.keyring import Keyring  # loads cryptography: only if public keys are used
 
         return Keyring(source, self._clock, self._forget)
+
+    def use_secrets(self, secrets: tuple[str, ...]) -> None:
+        """Verify tokens by these secrets from now on. Open connections stay, with the tokens that they have shown."""
+        self._secrets = secrets
+        self._forget()
 
     async def start(self) -> None:
         """Read the public keys for the first time. Raises `ConfigurationError` if a key file cannot be used."""
@@ -107,7 +112,7 @@ class Auth:
         if known is not None and now < known.expires_at_ms:
             return known
         claims = verify(
-            token, self._secret, now=now / 1000, max_ttl=self._max_ttl, keys=self._keys, expected=self._expected
+            token, self._secrets, now=now / 1000, max_ttl=self._max_ttl, keys=self._keys, expected=self._expected
         )
         if once:
             return claims

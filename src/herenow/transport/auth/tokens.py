@@ -3,7 +3,7 @@
 PyJWT checks signatures of public keys (`jwks`). The claims are checked here, because PyJWT accepts some that a presence
 server must not: no `exp`, an `exp` as text or in the year 3000, a repeated claim. Errors never contain the token.
 
-The token's algorithm selects the keys: only the secret for HS256, only public keys of exactly that algorithm for others.
+The token's algorithm selects the keys: only the secrets for HS256, only public keys of exactly that algorithm for others.
 So a public key is never used as a secret, and `none` has no key. `auth` checks revocation, by `issued_at_ms`.
 """
 
@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from herenow.errors import ProtocolError
+from herenow.settings import fingerprint
 from herenow.transport.auth.public_keys import ALGORITHMS, MAX_KID, PublicKeys
 from herenow.wire.ids import parse_id
+from herenow.wire.inputs import Scope, granted_scopes
 from herenow.wire.json_text.nesting import is_too_deep
 
 ALGORITHM = "HS256"
 MAX_BYTES = 8192  # common servers limit headers and URLs to this size, too
 LEEWAY = 5.0  # seconds that the issuer's clock may run ahead of ours
-SERVICE = "service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,13 @@ class Claims:
     issued_at_ms: int | None
 
     @property
+    def scopes(self) -> frozenset[Scope]:
+        return granted_scopes(self.scope)
+
+    @property
     def is_service(self) -> bool:
-        return self.scope is not None and SERVICE in self.scope.split()
+        """True for a service token: it grants at least one scope."""
+        return bool(self.scopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,14 @@ def mint(secret: str, user: str, *, scope: str | None, ttl: float, now: float, e
 
 def verify(
     token: str | None,
-    secret: str | None,
+    secrets: tuple[str, ...],
     *,
     now: float,
     max_ttl: float,
     keys: PublicKeys | None = None,
     expected: Expected = ANY,
 ) -> Claims:
-    """Verify a token at the time `now` (epoch seconds) and return its claims. `secret` None: HS256 tokens are refused.
+    """Verify a token at the time `now` (epoch seconds) and return its claims. Without `secrets`, HS256 tokens are refused.
     `max_ttl`: seconds for which a token may still be valid at most.
 
     Raises `ProtocolError`: `token_missing`, `token_malformed`, `token_algorithm`, `token_bad_signature`,
@@ -85,10 +91,9 @@ def verify(
     head, *others = token.split(".")
     if len(others) != 2:
         raise _malformed()
-    algorithm, kid = _header(head, _accepted(secret=secret is not None, keys=keys is not None))
+    algorithm, kid = _header(head, _accepted(secret=bool(secrets), keys=keys is not None))
     if algorithm == ALGORITHM:
-        assert secret is not None
-        payload = _payload_by_secret(token, secret)
+        payload = _payload_by_secrets(token, secrets, kid)
     else:
         assert keys is not None
         for part in others:
@@ -130,13 +135,19 @@ def _signed(payload: Mapping[str, object], secret: str) -> str:
     return f"{signed}.{_encoded(hmac.digest(secret.encode(), signed.encode(), 'sha256'))}"
 
 
-def _payload_by_secret(token: str, secret: str) -> bytes | None:
-    """Return the payload of an HS256 token, or None if the signature is wrong. This code takes 9 µs and PyJWT 80 µs,
-    because it also tests whether the secret is JSON; each new connection has a token to verify."""
+def _payload_by_secrets(token: str, secrets: tuple[str, ...], kid: str | None) -> bytes | None:
+    """Return the payload of an HS256 token that one of the secrets signed, or None. A `kid` that is the fingerprint of one
+    of them selects it; any other is ignored.
+
+    This code takes 9 µs and PyJWT 80 µs, because it also tests whether the secret is JSON; each new connection has a
+    token to verify."""
     signed, _, signature = token.rpartition(".")
-    if not hmac.compare_digest(hmac.digest(secret.encode(), signed.encode(), "sha256"), _decoded(signature)):
-        return None
-    return _decoded(signed.partition(".")[2])
+    given = _decoded(signature)
+    named = [] if kid is None else [secret for secret in secrets if fingerprint(secret) == kid]
+    for secret in named or secrets:
+        if hmac.compare_digest(hmac.digest(secret.encode(), signed.encode(), "sha256"), given):
+            return _decoded(signed.partition(".")[2])
+    return None
 
 
 def _encoded(part: bytes) -> str:
