@@ -236,3 +236,14 @@ async def test_a_websocket_refuses_a_revoked_token_as_renewal_and_stays_open_wit
         async with asyncio.timeout(2):
             await opened.wait_closed()
     assert opened.close_code == 4401
+
+
+@pytest.mark.parametrize(
+    ("scope", "status"),
+    [("herenow:read", 200), ("service", 200), ("openid herenow:read", 200), ("read", 403), ("openid read admin", 403)],
+)
+async def test_scopes_of_an_issuer_s_token_need_the_prefix_herenow(place, scope, status):
+    _, here = place
+    headers = {"authorization": f"Bearer {token(sub='backend', scope=scope)}"}
+    async with httpx2.AsyncClient(base_url=here.url + "/api/v1", headers=headers) as http:
+        assert (await http.get("/users")).status_code == status

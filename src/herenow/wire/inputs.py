@@ -133,8 +133,8 @@ SERVICE = "service"
 
 
 class Scope(StrEnum):
-    """What a service token may do: the words of its claim `scope`. A token with at least one of them, or with `service`,
-    is a service token; other words, such as those of an identity provider, are ignored."""
+    """What a service token may do: the words of its claim `scope`. A token that grants at least one of them is a service
+    token; other words are ignored."""
 
     BEATS = "beats"
     GATEWAY = "gateway"
@@ -155,14 +155,21 @@ SCOPE_MEANINGS: Mapping[Scope, str] = MappingProxyType(
     }
 )
 
-_SCOPES: Mapping[str, frozenset[Scope]] = {
+SCOPE_PREFIX = "herenow:"
+"""Precedes a scope in the token of an issuer. Identity providers give users words such as `read` and `admin` for other
+services; without the prefix these would make a user's token a service token."""
+
+_OF_ISSUERS: Mapping[str, frozenset[Scope]] = {
     SERVICE: frozenset(Scope),
-    **{scope.value: frozenset({scope}) for scope in Scope},
+    **{f"{SCOPE_PREFIX}{scope}": frozenset({scope}) for scope in Scope},
 }
+_BY_SECRET: Mapping[str, frozenset[Scope]] = {**_OF_ISSUERS, **{scope.value: frozenset({scope}) for scope in Scope}}
 
 
-def granted_scopes(claim: str | None) -> frozenset[Scope]:
-    """Return the scopes that the claim `scope` of a token grants; none for a user's token. Unknown words grant nothing."""
+def granted_scopes(claim: str | None, *, by_issuer: bool) -> frozenset[Scope]:
+    """Return the scopes that the claim `scope` of a token grants; none for a user's token. Unknown words grant nothing.
+    `by_issuer`: the token was signed by an issuer's key instead of our secret, so its scopes need `SCOPE_PREFIX`."""
     if not claim:
         return frozenset()
-    return frozenset().union(*(_SCOPES.get(word, frozenset()) for word in claim.split()))
+    words = _OF_ISSUERS if by_issuer else _BY_SECRET
+    return frozenset().union(*(words.get(word, frozenset()) for word in claim.split()))

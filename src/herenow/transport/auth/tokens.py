@@ -34,10 +34,12 @@ class Claims:
     scope: str | None
     expires_at_ms: int
     issued_at_ms: int | None
+    by_issuer: bool = False
+    """The token was signed by an issuer's key, not by our secret."""
 
     @property
     def scopes(self) -> frozenset[Scope]:
-        return granted_scopes(self.scope)
+        return granted_scopes(self.scope, by_issuer=self.by_issuer)
 
     @property
     def is_service(self) -> bool:
@@ -104,7 +106,7 @@ def verify(
             keys.recheck()
     if payload is None:
         raise ProtocolError("token_bad_signature", "The token's signature is not valid.")
-    return _claims(_json_object(payload), now, max_ttl, expected)
+    return _claims(_json_object(payload), now, max_ttl, expected, by_issuer=algorithm != ALGORITHM)
 
 
 @cache
@@ -192,7 +194,9 @@ def _no_constant(_name: str) -> object:
 _json = json.JSONDecoder(object_pairs_hook=_without_repetition, parse_constant=_no_constant)
 
 
-def _claims(payload: Mapping[str, object], now: float, max_ttl: float, expected: Expected) -> Claims:
+def _claims(
+    payload: Mapping[str, object], now: float, max_ttl: float, expected: Expected, *, by_issuer: bool
+) -> Claims:
     _check_parties(payload, expected)
     issued_at = _time(payload, "iat")
     not_before = _time(payload, "nbf")
@@ -203,6 +207,7 @@ def _claims(payload: Mapping[str, object], now: float, max_ttl: float, expected:
         scope=_scope(payload),
         expires_at_ms=int(_expiry(payload, now, max_ttl) * 1000),
         issued_at_ms=None if issued_at is None else round(issued_at * 1000),
+        by_issuer=by_issuer,
     )
 
 
