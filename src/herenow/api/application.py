@@ -5,6 +5,7 @@ Cors ─▶ Problems ─▶ CanonicalPaths ─▶ Starlette's router ─▶ Reso
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterable
 
@@ -34,6 +35,7 @@ from herenow.api.http.paths import CanonicalPaths
 from herenow.api.http.problems import Problems, Refusal, reraise
 from herenow.api.http.request import Api, Call, WorkerReports
 from herenow.api.ops import dashboard, health, sdk
+from herenow.core.limits import REQUEST_COST, size_cost
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings
@@ -110,8 +112,22 @@ class Resource:
             raise Refusal("method_not_allowed", f"This path supports only {self._allow}.", [("allow", self._allow)])
         call = Call(self._api, Request(scope, receive))
         await self._authorize(call, operation.access)
+        is_limited = bool(call.caller.user) and not call.caller.service
+        if is_limited:
+            await self._wait_for_budget(call.caller.user)
         response = await operation.handle(call)
+        if is_limited:
+            self._api.node.context.budgets.spend(call.caller.user, size_cost(len(getattr(response, "body", b""))))
         await response(scope, receive, send)
+
+    async def _wait_for_budget(self, user: str) -> None:
+        """Take the cost of a request from the user's budget, and wait until its debt is paid. Meanwhile nothing is read
+        from the connection but one more request."""
+        context = self._api.node.context
+        wait = context.budgets.spend(user, REQUEST_COST)
+        if wait:
+            context.metrics.reading_pauses["request"] += 1
+            await asyncio.sleep(wait / 1000)
 
     async def _authorize(self, call: Call, access: Access) -> None:
         if access is Access.ANYONE or (access is Access.OPERATOR and call.token is None and call.is_local):
