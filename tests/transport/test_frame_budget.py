@@ -1,10 +1,16 @@
 """What a client may send before nothing is read from it, and what waits meanwhile; with a clock that the test moves."""
 
+import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
+import httpx2
 import pytest
-from tests.processes import SECRET
+from tests.processes import SECRET, token
+from tests.processes import Server as Process
+from tests.transport.test_websocket_rig import HANDSHAKE, IMPLEMENTATIONS, TEXT, Client, frame, lines
 
 from herenow.core.limits import CONNECTION_BUDGET, CREDIT, FRAME_COST, HEARTBEAT_COST, LONGEST_PAUSE
 from herenow.core.model import Platform
@@ -14,7 +20,7 @@ from herenow.transport.session import MAX_WAITING, MAX_WAITING_BYTES, ClientSess
 from herenow.transport.websocket import Pause, Sockets
 from herenow_testing.world.world import World
 
-pytestmark = pytest.mark.looptime(noop_cycles=0)
+simulated = pytest.mark.looptime(noop_cycles=0)
 
 BEAT = b'{"type":"presence.heartbeat"}'
 
@@ -101,6 +107,7 @@ def beat(number):
     return json.dumps({"type": "presence.heartbeat", "id": number}).encode()
 
 
+@simulated
 async def test_a_hundred_heartbeats_and_thirty_commands_a_second_are_read_without_a_pause():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -111,6 +118,7 @@ async def test_a_hundred_heartbeats_and_thirty_commands_a_second_are_read_withou
         assert line.ids() == list(range(1_800))
 
 
+@simulated
 async def test_a_heartbeat_without_an_id_costs_the_connection_less_than_another_frame():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -121,6 +129,7 @@ async def test_a_heartbeat_without_an_id_costs_the_connection_less_than_another_
         assert gateway.pauses == {"connection": 1}
 
 
+@simulated
 async def test_of_a_thousand_commands_sent_at_once_the_burst_is_answered_and_the_others_follow_in_order():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -138,6 +147,7 @@ async def test_of_a_thousand_commands_sent_at_once_the_burst_is_answered_and_the
         assert line.ended is None
 
 
+@simulated
 async def test_many_connections_of_one_user_have_one_budget_together():
     async with a_gateway() as gateway:
         lines = [gateway.come(device=f"d{number}") for number in range(20)]
@@ -150,6 +160,7 @@ async def test_many_connections_of_one_user_have_one_budget_together():
         assert other.times_paused == 0
 
 
+@simulated
 async def test_a_user_deep_in_debt_is_read_again_after_the_longest_pause():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -161,6 +172,7 @@ async def test_a_user_deep_in_debt_is_read_again_after_the_longest_pause():
         assert 0 < line.unread < unread
 
 
+@simulated
 async def test_pings_and_fragments_cost_the_connection_as_much_as_commands():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -171,6 +183,7 @@ async def test_pings_and_fragments_cost_the_connection_as_much_as_commands():
         assert 0 <= frames - CONNECTION_BUDGET.burst // FRAME_COST <= CREDIT // FRAME_COST
 
 
+@simulated
 async def test_large_frames_cost_more_than_small_ones():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -179,6 +192,7 @@ async def test_large_frames_cost_more_than_small_ones():
         assert 60 < line.unread < 80
 
 
+@simulated
 async def test_a_paused_connection_that_closes_is_forgotten():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -194,6 +208,7 @@ async def test_a_paused_connection_that_closes_is_forgotten():
 # Commands that wait
 
 
+@simulated
 async def test_nothing_is_read_while_thirty_two_commands_wait_and_all_are_answered_in_order():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -205,6 +220,7 @@ async def test_nothing_is_read_while_thirty_two_commands_wait_and_all_are_answer
         assert gateway.pauses["commands"] > 0
 
 
+@simulated
 async def test_nothing_is_read_while_256_kilobytes_of_commands_wait():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -216,6 +232,7 @@ async def test_nothing_is_read_while_256_kilobytes_of_commands_wait():
         assert 20 - line.unread == MAX_WAITING_BYTES // len(frame) + 1
 
 
+@simulated
 async def test_no_answers_are_made_for_a_client_that_does_not_read():
     async with a_gateway() as gateway:
         line = gateway.come()
@@ -230,6 +247,7 @@ async def test_no_answers_are_made_for_a_client_that_does_not_read():
         assert line.ids() == list(range(100))
 
 
+@simulated
 @pytest.mark.parametrize("verb", ["subscribe", "unsubscribe"])
 async def test_a_frame_with_more_ids_than_max_bulk_is_refused_and_the_connection_stays(verb):
     async with a_gateway() as gateway:
@@ -245,3 +263,36 @@ async def test_a_frame_with_more_ids_than_max_bulk_is_refused_and_the_connection
         assert {frame["code"] for frame in refused} == {"too_many_ids"}
         assert line.ids()[-1] == "fits"
         assert line.ended is None
+
+
+# A whole server
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+async def process(tmp_path, request):
+    settings = {"ledger": "sqlite://", "websocket": request.param, "beat_every": 30, "dead_after": 90}
+    process = await Process(tmp_path, settings).start()
+    yield process
+    await process.stop()
+
+
+async def test_a_flood_is_answered_late_and_in_order_while_another_user_is_served(process):
+    answered = 0
+    with Client(urlsplit(process.url).port) as flood:
+        flood.send(lines("GET /ws/presence HTTP/1.1", *HANDSHAKE[1:], f"Authorization: Bearer {token('flood')}"))
+        assert (await asyncio.to_thread(flood.read_head)).startswith("HTTP/1.1 101 ")
+        flood.send(b"".join(frame(TEXT, beat(number)) for number in range(400)))
+        async with process.client("good") as good:
+            for number in range(20):
+                await good.socket.send(beat(number).decode())
+                await good.until(lambda answer, number=number: answer.get("id") == number)
+        while answered < 400:
+            got = json.loads(await asyncio.to_thread(flood.read_text))
+            if got["type"] == "presence.ok":
+                assert got["id"] == answered
+                answered += 1
+    headers = {"authorization": f"Bearer {token('ops', 'service')}"}
+    async with httpx2.AsyncClient(base_url=process.url) as http:
+        metrics = (await http.get("/metrics", headers=headers)).text
+    assert re.search(r'^herenow_reading_pauses_total{reason="connection"} [1-9]', metrics, re.MULTILINE)
+    assert "Traceback" not in process.told()
