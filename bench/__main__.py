@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from bench import (
+    abuse,
     arrive,
     beats,
     city,
@@ -61,6 +62,7 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "visibility": visibility.run,
     "popular": popular.run,
     "overload": overload.run,
+    "abuse": abuse.run,
     "twins": twins.run,
     "redis": redis.run,
     "nodes": nodes.run,

@@ -53,7 +53,7 @@ LAYERS: Mapping[str, str] = {
     "node.sessions": f"node.records node.delivery {IN_NODE}",
     "node.records": f"node.delivery {IN_NODE}",
     "node.delivery": IN_NODE,
-    "node.context": f"node.authority node.people node.metrics {STORES}",
+    "node.context": f"node.authority node.people node.metrics node.user_rate {STORES}",
     "node.authority": f"node.outages {STORES}",
     "node.outages": STORES,
     "node.people": f"node.metrics {STORES}",

@@ -205,6 +205,7 @@ async def test_every_counter_of_the_node_is_in_metrics(world):
     world.node.context.metrics.given_up["typing"] += 1
     world.node.context.metrics.connections_refused["address"] += 1
     world.node.context.metrics.connections_cut["head"] += 1
+    world.node.context.metrics.reading_pauses["user"] += 1
     names = {name[0] for name in await numbers(world)}
     for number in [each.name for each in fields(world.node.context.metrics)]:
         assert told.get(number, f"herenow_{number}_total") in names

@@ -1,5 +1,7 @@
 """Rate limits: a bucket holds a burst and refills at its rate.
 
+Budgets: what a normal client sends never puts its connection into debt, what a flood sends does.
+
 Load shedding: which changes an overloaded node delays, in which order, and which it never delays.
 """
 
@@ -7,7 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herenow.core.limits import Rate, Shed, may_wait, shed_level, take_token
+from herenow.core.limits import (
+    CONNECTION_BUDGET,
+    CREDIT,
+    FRAME_COST,
+    HEARTBEAT_COST,
+    REQUEST_COST,
+    USER_BUDGET,
+    Budget,
+    Rate,
+    Shed,
+    may_wait,
+    shed_level,
+    size_cost,
+    take_token,
+)
 from herenow.core.model import NOBODY_HERE, Custom, Platform, Status, View
 
 RATE = Rate(every=30_000, burst=5)
@@ -56,6 +72,60 @@ def test_no_time_window_has_more_requests_than_the_rate_limit_allows(pauses, bur
     for first in range(len(got)):
         for last in range(first, len(got)):
             assert last - first + 1 <= burst + (got[last] - got[first]) // rate.every
+
+
+def waits(costs, budget=CONNECTION_BUDGET):
+    """Milliseconds to wait after each (time, cost)."""
+    full_at, found = 0, []
+    for now, cost in costs:
+        full_at, wait = budget.spend(full_at, NOW + now, cost)
+        found.append(wait)
+    return found
+
+
+def a_second_of_normal_frames(second):
+    beats = [(second * 1000 + number * 10, HEARTBEAT_COST) for number in range(100)]
+    frames = [(second * 1000 + number * 33, FRAME_COST + size_cost(8_192)) for number in range(30)]
+    return sorted(beats + frames)
+
+
+def test_a_hundred_heartbeats_and_thirty_frames_a_second_never_put_a_connection_into_debt():
+    costs = [cost for second in range(600) for cost in a_second_of_normal_frames(second)]
+    assert not any(waits(costs))
+
+
+def test_two_hundred_frames_at_once_beside_normal_traffic_do_not_put_a_connection_into_debt():
+    normal = [cost for second in range(60) for cost in a_second_of_normal_frames(second)]
+    burst = [(30_000, CREDIT)] * (200 * FRAME_COST // CREDIT)
+    assert not any(waits(sorted(normal + burst)))
+
+
+def test_a_connection_that_sends_a_thousand_frames_at_once_is_in_debt_until_it_has_regained_their_cost():
+    found = waits([(0, FRAME_COST)] * 1_000)
+    assert found.index(16) == CONNECTION_BUDGET.burst // FRAME_COST
+    assert found[-1] == 1_000 * FRAME_COST - CONNECTION_BUDGET.burst
+    assert waits([(0, FRAME_COST)] * 1_000 + [(found[-1], 0)])[-1] == 0
+
+
+def test_a_bucket_that_regains_four_times_as_fast_charges_a_quarter():
+    assert waits([(0, 16_000), (0, 400)], USER_BUDGET) == [0, 100]
+    assert waits([(0, REQUEST_COST)] * 401, USER_BUDGET)[-2:] == [0, 10]
+
+
+@pytest.mark.parametrize(("size", "cost"), [(0, 0), (8_192, 0), (9_216, 2), (65_536, 112), (108_192, 195)])
+def test_bytes_beyond_the_first_eight_kibibytes_cost_two_per_kibibyte(size, cost):
+    assert size_cost(size) == cost
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 3_000)), max_size=60), st.integers(0, 5_000))
+def test_a_budget_lets_through_no_more_than_its_burst_and_what_it_regains(steps, burst):
+    budget, now, full_at, spent = Budget(burst), NOW, NOW, 0
+    for pause, cost in steps:
+        now += pause
+        full_at, wait = budget.spend(full_at, now, cost)
+        spent += cost
+        now += wait  # a client in debt is read again when it is paid
+        assert spent <= burst + (now - NOW)
 
 
 ONLINE = View(Status.ONLINE, 1, platforms=(Platform.WEB,))

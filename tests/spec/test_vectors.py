@@ -115,7 +115,7 @@ def test_the_python_client_subscribes_and_unsubscribes_as_in_the_shared_test_vec
             assert interest.hear(answer) is (step["with"]["type"] == "presence.error")
         if "frames" not in step:
             continue
-        frames = interest.frames(size)
+        frames = interest.frames(size, story.get("bulk", 1_000))
         asked += [frame.id for frame in frames if isinstance(frame, SubscribeFrame)]
         encoded = [msgspec.json.encode(frame) for frame in frames]
         assert all(len(each) <= size for each in encoded)

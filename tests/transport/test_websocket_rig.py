@@ -166,6 +166,7 @@ class Echo:
     def __init__(self, server: "Server") -> None:
         self.texts = 0
         self.signs_of_life = 0
+        self.other_frames = 0
         self.leavings = 0
         self._opened = server.opened
         self._flow: queue.Queue[str] = queue.Queue()
@@ -193,6 +194,9 @@ class Echo:
 
     def on_sign_of_life(self) -> None:
         self.signs_of_life += 1
+
+    def on_other_frame(self, size: int) -> None:
+        self.other_frames += 1
 
     def on_pause(self) -> None:
         self._flow.put("pause")

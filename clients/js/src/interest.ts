@@ -52,8 +52,8 @@ export class Interest {
     for (const user of users) if (this.#denied.delete(user)) this.#sent.delete(user);
   }
 
-  /** The frames to send now; they count as sent. `size` is the largest frame the server accepts, in bytes. */
-  frames(size: number): Frame[] {
+  /** The frames to send now; they count as sent. `size`: the server's largest frame in bytes; `bulk`: users in one frame. */
+  frames(size: number, bulk: number): Frame[] {
     const frames: Frame[] = [];
     if (this.#contacts !== this.#sentContacts) {
       this.#sentContacts = this.#contacts;
@@ -63,10 +63,10 @@ export class Interest {
     }
     // Unsubscribing a user who is also a contact would remove the user from the contacts subscription: wait until that ends.
     const left = this.#contacts ? [] : difference(this.#leaving, this.#users);
-    for (const users of chunks(left, size)) frames.push({ type: "presence.unsubscribe", target_user_ids: users });
+    for (const users of chunks(left, size, bulk)) frames.push({ type: "presence.unsubscribe", target_user_ids: users });
     if (!this.#contacts) this.#leaving.clear();
     if (left.length) this.again([...this.#denied].filter(([, why]) => why === "too_many_subscriptions").map(([user]) => user));
-    for (const users of chunks(difference(this.#users, this.#sent), size)) {
+    for (const users of chunks(difference(this.#users, this.#sent), size, bulk)) {
       for (const user of users) this.#sent.add(user);
       frames.push(this.#ask({ target_user_ids: users }, users));
     }
@@ -104,14 +104,14 @@ function difference(some: Set<string>, without: Set<string>): string[] {
   return [...some].filter((each) => !without.has(each));
 }
 
-/** Split `ids` into lists that fit a frame of `size` bytes, at up to 3 bytes per UTF-16 unit plus quotes and comma. */
-function chunks(ids: string[], size: number): string[][] {
+/** Split `ids` into lists of at most `bulk` that fit a frame of `size` bytes, at up to 3 bytes per UTF-16 unit plus quotes and comma. */
+function chunks(ids: string[], size: number, bulk: number): string[][] {
   const lists: string[][] = [];
   let list: string[] = [];
   let room = 0;
   for (const id of ids) {
     room -= id.length * 3 + 3;
-    if (room < 0) {
+    if (room < 0 || list.length >= bulk) {
       lists.push((list = []));
       room = size - 200 - id.length * 3;
     }

@@ -191,7 +191,8 @@ export class Link {
   }
 
   #ask(): void {
-    if (this.#welcome) for (const frame of this.#interest.frames(this.#welcome.limits.frame)) this.send(frame);
+    const limits = this.#welcome?.limits;
+    if (limits) for (const frame of this.#interest.frames(limits.frame, limits.bulk)) this.send(frame);
   }
 
   // While connected

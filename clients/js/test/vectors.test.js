@@ -53,7 +53,7 @@ function happen(roster, { take, deny, lost, age, forget }) {
   return roster.forget(forget);
 }
 
-for (const { name, steps, size = 65_536 } of read("subscriptions").stories) {
+for (const { name, steps, size = 65_536, bulk = 1000 } of read("subscriptions").stories) {
   test(`subscriptions are sent as in spec/vectors/subscriptions: ${name}`, () => {
     const interest = new Interest();
     const asked = [];
@@ -66,7 +66,7 @@ for (const { name, steps, size = 65_536 } of read("subscriptions").stories) {
         assert.equal(again, step.with.type === "presence.error");
       }
       if (!step.frames) continue;
-      const frames = interest.frames(size);
+      const frames = interest.frames(size, bulk);
       for (const frame of frames) if (frame.type === "presence.subscribe") asked.push(frame.id);
       for (const frame of frames) assert.ok(new TextEncoder().encode(JSON.stringify(frame)).length <= size);
       assert.deepEqual(frames.map(({ id, ...frame }) => frame), step.frames);

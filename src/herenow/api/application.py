@@ -5,6 +5,7 @@ Cors ─▶ Problems ─▶ CanonicalPaths ─▶ Starlette's router ─▶ Reso
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterable
 
@@ -35,6 +36,7 @@ from herenow.api.http.paths import CanonicalPaths
 from herenow.api.http.problems import Problems, Refusal, reraise
 from herenow.api.http.request import Api, Call, WorkerReports
 from herenow.api.ops import dashboard, health, sdk
+from herenow.core.limits import REQUEST_COST, size_cost
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings
@@ -112,9 +114,23 @@ class Resource:
             raise Refusal("method_not_allowed", f"This path supports only {self._allow}.", [("allow", self._allow)])
         call = Call(self._api, Request(scope, receive))
         await self._authorize(call, operation)
+        is_limited = bool(call.caller.user) and not call.caller.service
+        if is_limited:
+            await self._wait_for_budget(call.caller.user)
         audited = operation.scope is TokenScope.ADMIN and call.caller.service
         response = await (audit(call, operation) if audited else operation.handle(call))
+        if is_limited:
+            self._api.node.context.budgets.spend(call.caller.user, size_cost(len(getattr(response, "body", b""))))
         await response(scope, receive, send)
+
+    async def _wait_for_budget(self, user: str) -> None:
+        """Take the cost of a request from the user's budget, and wait until its debt is paid. Meanwhile nothing is read
+        from the connection but one more request."""
+        context = self._api.node.context
+        wait = context.budgets.spend(user, REQUEST_COST)
+        if wait:
+            context.metrics.reading_pauses["request"] += 1
+            await asyncio.sleep(wait / 1000)
 
     async def _authorize(self, call: Call, operation: Operation) -> None:
         access = operation.access

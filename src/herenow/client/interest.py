@@ -59,10 +59,10 @@ class Interest:
             if self._denied.pop(user, None) is not None:
                 self._sent.pop(user, None)
 
-    def frames(self, size: int) -> list[Frame]:
+    def frames(self, size: int, bulk: int) -> list[Frame]:
         """Return the frames that bring the server's subscriptions to the wanted ones; they count as sent. `size` is the
-        largest frame that the server accepts, in bytes."""
-        return [*self._contacts(), *self._unsubscribe(size), *self._subscribe(size), *self._rooms()]
+        largest frame that the server accepts, in bytes; `bulk` is how many users one frame may list."""
+        return [*self._contacts(), *self._unsubscribe(size, bulk), *self._subscribe(size, bulk), *self._rooms()]
 
     def hear(self, frame: ServerFrame) -> bool:
         """Process any frame of the server. True if it refused a subscribe frame; the next `frames` repeats that one."""
@@ -91,19 +91,19 @@ class Interest:
             self._sent.clear()  # unsubscribing from contacts may also end subscriptions by user id: send those again
             yield UnsubscribeFrame(contacts=True)
 
-    def _unsubscribe(self, size: int) -> Iterator[Frame]:
+    def _unsubscribe(self, size: int, bulk: int) -> Iterator[Frame]:
         if self._wants.contacts:
             return  # unsubscribing a user who is also a contact would remove the user from the contacts subscription
         wanted = set(self._wants.users)
         left = [user for user in self._leaving if user not in wanted]
         self._leaving.clear()
-        for users in _chunks(left, size):
+        for users in _chunks(left, size, bulk):
             yield UnsubscribeFrame(target_user_ids=list(users))
         if left:
             self.again([user for user, why in self._denied.items() if why == "too_many_subscriptions"])
 
-    def _subscribe(self, size: int) -> Iterator[Frame]:
-        for users in _chunks([user for user in self._wants.users if user not in self._sent], size):
+    def _subscribe(self, size: int, bulk: int) -> Iterator[Frame]:
+        for users in _chunks([user for user in self._wants.users if user not in self._sent], size, bulk):
             self._sent |= dict.fromkeys(users)
             yield SubscribeFrame(target_user_ids=list(users), id=self._new_frame_id(users))
 
@@ -120,14 +120,15 @@ class Interest:
         return frame_id
 
 
-def _chunks(ids: Iterable[str], size: int) -> list[list[str]]:
-    """Split ids into lists of which each fits a frame of `size` bytes, if an id has at most 3 bytes per UTF-16 unit."""
+def _chunks(ids: Iterable[str], size: int, bulk: int) -> list[list[str]]:
+    """Split ids into lists of at most `bulk`, of which each fits a frame of `size` bytes, if an id has at most 3 bytes
+    per UTF-16 unit."""
     lists: list[list[str]] = []
     room = 0
     for user in ids:
         length = len(user.encode("utf-16-le")) // 2 * 3
         room -= length + 3
-        if room < 0:
+        if room < 0 or len(lists[-1]) >= bulk:
             lists.append([])
             room = size - OVERHEAD - length
         lists[-1].append(user)

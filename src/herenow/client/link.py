@@ -192,7 +192,7 @@ class Link:
         self._dirty.set()
         work = (
             self._beat(frame.beat_every),
-            self._send_subscriptions(frame.limits.frame),
+            self._send_subscriptions(frame.limits.frame, frame.limits.bulk),
             self._renew(),
             self._become_steady(),
         )
@@ -211,12 +211,12 @@ class Link:
             await self.send(HeartbeatFrame(activity_type="active" if self._was_active else None))
             self._was_active = False
 
-    async def _send_subscriptions(self, size: int) -> None:
+    async def _send_subscriptions(self, size: int, bulk: int) -> None:
         while True:
             await self._dirty.wait()
             await asyncio.sleep(BATCH)
             self._dirty.clear()
-            for frame in self._interest.frames(size):
+            for frame in self._interest.frames(size, bulk):
                 await self.send(frame)
 
     async def _renew(self) -> None:

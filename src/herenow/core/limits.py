@@ -1,9 +1,13 @@
-"""Limits on the work of a node: request rates, fan-out to very many viewers, load shedding.
+"""Limits on the work of a node: request rates, reading from clients, fan-out to very many viewers, load shedding.
 
 Pure: time, lag of the event loop and numbers of viewers are arguments.
 
 Rate limit. A token bucket, stored as one number: the time at which it is full again. A full bucket needs no entry, so the
 caller stores only those that were used recently.
+
+Budget. What a client sends is paid from two such buckets, one per connection and one per user. A cost is a number of
+milliseconds: the time in which the bucket of a connection regains it. Nothing is refused; a client in debt is not read from
+until its debt is paid.
 
 Fan-out. Changes of one user reach the viewers at once, spread over some seconds (a wave), or only when viewers ask. The
 delay of a viewer in a wave depends on viewer, target, the viewer's activity and the number of viewers, and on nothing that
@@ -57,6 +61,54 @@ entry for the node of the device. A socket that signs itself out (`presence.bye`
 
 MAX_BLOCKS = 10_000
 """Blocks of one user in all, lifted ones that the database still keeps included."""
+
+
+# --- Budget ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A token bucket that may go into debt: it regains `share` milliseconds of cost per millisecond."""
+
+    burst: int
+    """Milliseconds that a full bucket holds."""
+    share: int = 1
+
+    def spend(self, full_at: int, now: int, cost: int) -> tuple[int, int]:
+        """Take `cost` from the bucket that will be full at `full_at` (ms). Returns (the new time at which it will be
+        full, the milliseconds until its debt is paid; 0: it has none)."""
+        full_at = max(full_at, now) + cost // self.share
+        return full_at, max(0, full_at - now - self.burst)
+
+
+HEARTBEAT_COST = 5
+FRAME_COST = 16
+"""Of every frame other than a heartbeat without an id. 100 heartbeats and 30 other frames a second are 980 ms."""
+
+REQUEST_COST = 40
+"""Of a REST request, which costs the server more than a frame."""
+
+CREDIT = 40 * FRAME_COST
+"""A connection pays when it has used so much, 40 frames or 128 heartbeats: paying for each would cost as much as the
+heartbeat."""
+
+CONNECTION_BUDGET = Budget(burst=4_000)
+"""At least 200 frames at once, or 800 heartbeats."""
+
+USER_BUDGET = Budget(burst=4_000, share=4)
+"""All connections and REST requests of a user on one node, together: four times the budget of a connection."""
+
+MOST_AT_ONCE = CREDIT
+"""A connection that pays while more than this is missing in its bucket is read again in the next iteration of the event
+loop."""
+
+LONGEST_PAUSE = 2_000
+"""Milliseconds; then some frames are read even if the debt is not paid, so that a user in debt is not taken for dead."""
+
+
+def size_cost(size: int) -> int:
+    """Return the cost of a frame or an answer of `size` bytes, besides the cost of a frame. Up to 8 KiB are free."""
+    return 2 * max(0, size - 8_192) // 1_024
 
 
 # --- Fan-out -----------------------------------------------------------------------------------------------------------

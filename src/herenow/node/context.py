@@ -11,6 +11,7 @@ from herenow.kit.tasks import Tasks
 from herenow.node.authority import Authority, new_epoch
 from herenow.node.metrics import Metrics
 from herenow.node.people import People
+from herenow.node.user_rate import UserBudgets
 from herenow.ports import Engine, Ledger
 from herenow.settings import Settings, milliseconds
 
@@ -36,6 +37,7 @@ class Context:
     tasks: Tasks
     authority: Authority
     people: People
+    budgets: UserBudgets
     engine: Engine
     ledger: Ledger
 
@@ -60,6 +62,7 @@ def make_context(
         tasks=tasks or Tasks(),
         authority=Authority(clock, settings.node_lease, make_epoch),
         people=People(engine.shards, clock),
+        budgets=UserBudgets(clock),
         engine=engine,
         ledger=ledger,
     )

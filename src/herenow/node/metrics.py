@@ -61,6 +61,8 @@ class Metrics:
     connections_cut: Counter[str] = field(default_factory=Counter)
     """Connections closed because their peer took too long, by what was awaited."""
     accept_errors: int = 0
+    reading_pauses: Counter[str] = field(default_factory=Counter)
+    """Times that the node stopped reading from a client, by the limit that was reached."""
     log_gaps: int = 0
     shards_lost: int = 0
     epochs: int = 0  # new epochs after a lost lease

@@ -1,8 +1,13 @@
-"""`UserRate`: a rate limit per user, counted by this node. A user is forgotten when the token bucket is full again."""
+"""Limits per user, counted by this node: `UserRate` refuses, `UserBudgets` tells how long to wait.
+
+A user is forgotten when the token bucket is full again.
+"""
 
 from __future__ import annotations
 
-from herenow.core.limits import Rate, take_token
+from dataclasses import dataclass, field
+
+from herenow.core.limits import USER_BUDGET, Rate, take_token
 from herenow.kit.clock import NodeClock
 from herenow.kit.lru import ExpiringLru
 
@@ -28,4 +33,21 @@ class UserRate:
         if wait == 0:
             self._full_at.expire(now)
             self._full_at.put(user, full_at, full_at)
+        return wait
+
+
+@dataclass(slots=True, eq=False)
+class UserBudgets:
+    clock: NodeClock
+    _full_at: ExpiringLru[str, int] = field(default_factory=lambda: ExpiringLru(USERS))
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+    def spend(self, user: str, cost: int) -> int:
+        """Take `cost` from the user's budget. Returns the milliseconds until its debt is paid; 0: it has none."""
+        now = self.clock.now()
+        full_at, wait = USER_BUDGET.spend(self._full_at.get(user, now) or now, now, cost)
+        self._full_at.expire(now)
+        self._full_at.put(user, full_at, full_at)
         return wait

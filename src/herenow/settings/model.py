@@ -181,7 +181,7 @@ class Settings(BaseModel):
         Allowed("on or off"),
     ] = "on"
     max_subscriptions: Annotated[Count, Unit("per socket"), About("users that one connection may watch")] = 500
-    max_bulk: Annotated[Count, Unit("ids"), About("users that one request may ask for")] = 1000
+    max_bulk: Annotated[Count, Unit("ids"), About("users that one request or frame may name")] = 1000
     max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of one user in the cluster")] = 50
     max_connections_per_user: Annotated[Count, Unit("per node"), About("connections of one user to one node")] = 20
     max_connections_per_address: Annotated[

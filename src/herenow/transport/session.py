@@ -3,6 +3,9 @@
 `wire` parses frames; the node decides about presence. A heartbeat is handled on arrival. All other commands wait in a queue
 per connection, so that answers come in the order of the commands, and no update of a target follows the answer to its
 unsubscribe.
+
+Everything that a client sends is paid from the budgets of its connection and its user (`core.limits`). While one of them is
+in debt, or many commands wait, nothing is read from the client.
 """
 
 from __future__ import annotations
@@ -14,6 +17,15 @@ from typing import Protocol, assert_never
 
 import structlog
 
+from herenow.core.limits import (
+    CONNECTION_BUDGET,
+    CREDIT,
+    FRAME_COST,
+    HEARTBEAT_COST,
+    LONGEST_PAUSE,
+    MOST_AT_ONCE,
+    size_cost,
+)
 from herenow.core.model import Platform
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.tasks import Tasks
@@ -21,7 +33,7 @@ from herenow.node import Node
 from herenow.node.people import Connection
 from herenow.node.viewing import Granted
 from herenow.transport.auth import Auth, Claims
-from herenow.transport.websocket import CloseQueue, Socket
+from herenow.transport.websocket import CloseQueue, Pause, Socket
 from herenow.wire.codes import CODES, Close
 from herenow.wire.decode import BEATS
 from herenow.wire.frames import (
@@ -53,7 +65,9 @@ from herenow.wire.shapes import (
     welcome_frame,
 )
 
-MAX_WAITING = 1_000  # commands of one connection that may wait; more are refused, the connection stays open
+MAX_WAITING = 32  # commands of one connection that may wait; then nothing is read until half of them are answered
+MAX_WAITING_BYTES = 262_144  # the same limit in bytes of the commands' frames
+AT_ONCE = 16  # commands of one connection that are answered in one iteration of the event loop
 
 WELCOME_WITHIN = 1.0  # most seconds that the welcome waits for the user's record, which has their `idle_after`
 
@@ -86,17 +100,21 @@ class ClientSession:
 
     __slots__ = (
         "_connection",
+        "_credit",
         "_device",
         "_ended_by_us",
         "_expires_at",
+        "_full_at",
         "_host",
         "_issued_at",
         "_left_at",
+        "_paused_by",
         "_peer",
         "_platform",
         "_socket",
         "_user",
         "_waiting",
+        "_waiting_bytes",
         "_working",
         "expiry_check_at",
         "slot",
@@ -113,8 +131,12 @@ class ClientSession:
         self._peer = Peer()
         self._socket: Socket
         self._connection: Connection | None = None
-        self._waiting: deque[Command | Rejection | None] | None = None
+        self._waiting: deque[tuple[Command | Rejection | None, int]] | None = None  # with the bytes of its frame
+        self._waiting_bytes = 0
         self._working = False
+        self._credit = CREDIT  # cost that may be used before the next payment
+        self._full_at = 0  # when the budget of this connection is full again (ms)
+        self._paused_by: asyncio.TimerHandle | None = None  # ends the pause of a client in debt
         self._ended_by_us = False
         self._left_at: int | None = None  # when the peer's CLOSE or FIN was read (ms)
         self.slot = -1  # slot in the pinger; -1 before `opened`
@@ -162,22 +184,30 @@ class ClientSession:
             self._on_command(connection, payload)
         else:
             self._host.node.sessions.beat(connection.session, activity)
+            self._credit -= HEARTBEAT_COST
+            if self._credit < 0:
+                self._pay()
 
     def _on_command(self, connection: Connection, payload: bytes) -> None:
-        node = self._host.node
-        command = self._peer.receive(payload, node.context.clock.now())
+        node, size = self._host.node, len(payload)
+        command = self._peer.receive(payload, node.context.clock.now(), self._host.limits.bulk)
         if isinstance(command, HeartbeatCommand):  # with an id or in an unusual spelling: not in BEATS
             node.sessions.beat(connection.session, command.activity)
             if command.id is not None:
-                self._do_later(command)
+                self._do_later(command, size)
         else:
             node.sessions.alive(connection.session)
-            self._do_later(command)
+            self._do_later(command, size)
+        self._spend(FRAME_COST + size_cost(size))
 
     def on_binary(self) -> None:
         if self._connection is not None:
             self.on_sign_of_life()
             self._do_later(self._peer.binary(self._host.node.context.clock.now()))
+
+    def on_other_frame(self, size: int) -> None:
+        if self._connection is not None:
+            self._spend(FRAME_COST + size_cost(size))
 
     def on_sign_of_life(self) -> None:
         if self._connection is not None:
@@ -190,12 +220,16 @@ class ClientSession:
     def on_resume(self) -> None:
         if self._connection is not None:
             self._host.node.delivery.resume(self._connection.outbox)
+            self._start_work()
 
     def on_leaving(self) -> None:
         self._left_at = self._host.node.context.clock.now()
 
     def on_closed(self, code: int | None, reason: str) -> None:
         connection, self._connection = self._connection, None
+        if self._paused_by is not None:
+            self._paused_by.cancel()
+            self._paused_by = None
         if self._left_at is None:
             self._left_at = self._host.node.context.clock.now()
         alive, self._ended_by_us = not self._ended_by_us, True  # later calls of `end` do nothing
@@ -240,42 +274,94 @@ class ClientSession:
         """User and device of the session, as fields for log lines."""
         return {"user": self._user, "device": self._device or "-"}
 
+    # The budget
+
+    def _spend(self, cost: int) -> None:
+        self._credit -= cost
+        if self._credit < 0:
+            self._pay()
+
+    def _pay(self) -> None:
+        """Take the used credit from the budgets of the connection and the user, and pause reading if one is in debt."""
+        context, used = self._host.node.context, CREDIT - self._credit
+        self._credit, now = CREDIT, context.clock.now()
+        self._full_at, wait = CONNECTION_BUDGET.spend(self._full_at, now, used)
+        user_wait = context.budgets.spend(self._user, used)
+        if self._paused_by is not None:
+            return
+        if wait or user_wait:
+            context.metrics.reading_pauses["connection" if wait else "user"] += 1
+            self._socket.pause_reading(Pause.BUDGET)
+            seconds = min(max(wait, user_wait), LONGEST_PAUSE) / 1000
+            self._paused_by = asyncio.get_running_loop().call_later(seconds, self._end_pause)
+        elif self._full_at - now > MOST_AT_ONCE:
+            self._socket.pause_reading(Pause.ITERATION)
+            self._socket.resume_reading(Pause.ITERATION)
+
+    def _end_pause(self) -> None:
+        self._paused_by = None
+        self._socket.resume_reading(Pause.BUDGET)
+        self._start_work()
+
     # Commands
 
     def _reject(self, rejection: Rejection) -> None:
         self._host.node.context.metrics.refusals[rejection.code] += 1
-        self._socket.send_text(rejection.frame)
+        self._send(rejection.frame)
         if rejection.close is not None:
             self.end(rejection.close, "too many malformed frames")
 
-    def _do_later(self, command: Command | Rejection | None) -> None:
+    def _do_later(self, command: Command | Rejection | None, size: int = 0) -> None:
         """Queue a command, a rejection of an invalid frame, or None for the welcome frame, which comes first. They are
-        processed in order."""
+        processed in order. `size`: bytes of the frame. Pauses reading if too many wait."""
         if self._waiting is None:
             self._waiting = deque()
-        if len(self._waiting) >= MAX_WAITING:
-            frame_id = None if command is None or isinstance(command, Rejection) else command.id
-            self._refuse("overloaded", "Too many commands are waiting for an answer.", frame_id)
-            return
-        self._waiting.append(command)
-        if not self._working:
+        self._waiting.append((command, size))
+        self._waiting_bytes += size
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
+            self._host.node.context.metrics.reading_pauses["commands"] += 1
+            self._socket.pause_reading(Pause.COMMANDS)
+        self._start_work()
+
+    def _start_work(self) -> None:
+        """Start to answer the commands that wait, unless they are being answered or must wait."""
+        if self._waiting and not self._working and self._may_answer:
             self._working = True
             self._host.tasks.spawn(self._work(), "commands")
 
+    @property
+    def _may_answer(self) -> bool:
+        """False while the client is in debt, or does not read its answers."""
+        return self._paused_by is None and (self._connection is None or self._connection.outbox.paused_at is None)
+
     async def _work(self) -> None:
+        answered = 0
         try:
             # After a close by the server, waiting commands are dropped: their answers could not be sent.
             while self._waiting and self._connection is not None and not self._ended_by_us:
-                command = self._waiting.popleft()
+                if not self._may_answer:
+                    return
+                answered += 1
+                if answered % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                    continue
+                command = self._next_command(self._waiting)
                 if command is None:
                     await self._welcome(self._connection)
                 elif isinstance(command, Rejection):
                     self._reject(command)
                 else:
                     await self._answer(self._connection, command)
+            self._waiting = None
         finally:
             self._working = False
-            self._waiting = None
+
+    def _next_command(self, waiting: deque[tuple[Command | Rejection | None, int]]) -> Command | Rejection | None:
+        command, size = waiting.popleft()
+        self._waiting_bytes -= size
+        if len(waiting) <= MAX_WAITING // 2 and self._waiting_bytes <= MAX_WAITING_BYTES // 2:
+            self._socket.resume_reading(Pause.COMMANDS)
+        return command
 
     async def _welcome(self, connection: Connection) -> None:
         node = self._host.node
@@ -416,6 +502,7 @@ class ClientSession:
     def _send(self, frame: bytes) -> None:
         if self._connection is not None:
             self._socket.send_text(frame)
+            self._spend(size_cost(len(frame)))
 
 
 def _single(granted: Granted, frame_id: FrameId) -> bytes:

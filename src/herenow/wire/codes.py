@@ -98,7 +98,7 @@ _TABLE = (
     Code("empty_item", 400, _REST, "A list contains an empty item."),
     Code("relations_elsewhere", 409, _REST, "This server stores no relations of this kind (setting relations)."),
     # Limits.
-    Code("too_many_ids", 400, _REST, "The request contains more ids than allowed."),
+    Code("too_many_ids", 400, _BOTH, "The request or frame contains more ids than allowed."),
     Code("too_many_rows", 400, _REST, "The request contains more rows than allowed."),
     Code("too_many_rooms", 400, _WS, "This connection has reached its limit of open rooms; close one first."),
     Code(

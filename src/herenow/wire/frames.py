@@ -119,10 +119,14 @@ class HeartbeatFrame(_Frame, frozen=True, tag="presence.heartbeat"):
         return HeartbeatCommand(parse_activity(self.activity_type), self.id)
 
 
-class _TargetsFrame(_Frame, frozen=True):
+class TargetsFrame(_Frame, frozen=True):
     target_user_id: object | UnsetType = UNSET
     target_user_ids: list[object] | UnsetType = UNSET
     contacts: bool = False
+
+    def names_more_than(self, most: int) -> bool:
+        """True if the frame lists more than `most` users, repeated ones included."""
+        return self.target_user_ids is not UNSET and len(self.target_user_ids) > most
 
     def named(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], bool, bool, FrameId]:
         """Check the users that the frame names, and return the fields of `Targets`."""
@@ -134,12 +138,12 @@ class _TargetsFrame(_Frame, frozen=True):
         return *_user_ids(values), single, self.contacts, self.id
 
 
-class SubscribeFrame(_TargetsFrame, frozen=True, tag="presence.subscribe"):
+class SubscribeFrame(TargetsFrame, frozen=True, tag="presence.subscribe"):
     def command(self, _now: int) -> Subscribe:
         return Subscribe(*self.named())
 
 
-class UnsubscribeFrame(_TargetsFrame, frozen=True, tag="presence.unsubscribe"):
+class UnsubscribeFrame(TargetsFrame, frozen=True, tag="presence.unsubscribe"):
     def command(self, _now: int) -> Unsubscribe:
         return Unsubscribe(*self.named())
 

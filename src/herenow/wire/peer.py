@@ -7,6 +7,7 @@ count. The caller sends the frame of a rejection, and closes if it has a close c
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from msgspec import Struct
 from herenow.errors import ProtocolError
 from herenow.wire.codes import MALFORMED, Close
 from herenow.wire.decode import COMMON, COMMON_LENGTH, decode_frame, readable_id
-from herenow.wire.frames import Command, FrameId
+from herenow.wire.frames import Command, FrameId, TargetsFrame
 from herenow.wire.shapes import error_frame
 
 LIMIT = 20  # malformed frames within WINDOW that are forgiven
@@ -39,8 +40,9 @@ class Peer:
         # Receipt times of the last malformed frames; None saves memory on most connections, which never have one.
         self._malformed_at: deque[int] | None = None
 
-    def receive(self, payload: bytes, now: int) -> Command | Rejection:
-        """Decode a text message. Returns its command, or the rejection to send back."""
+    def receive(self, payload: bytes, now: int, max_ids: int = sys.maxsize) -> Command | Rejection:
+        """Decode a text message. Returns its command, or the rejection to send back. `max_ids`: users that one message
+        may list."""
         if len(payload) <= COMMON_LENGTH:
             known = COMMON.get(payload)
             if known is not None:
@@ -50,6 +52,8 @@ class Peer:
         except ProtocolError as error:
             return self._reject(error, readable_id(payload), now)
         try:
+            if isinstance(frame, TargetsFrame) and frame.names_more_than(max_ids):
+                raise ProtocolError("too_many_ids", f"A frame may contain at most {max_ids} ids.")
             return frame.command(now)
         except ProtocolError as error:
             return self._reject(error, frame.id, now)

@@ -28,7 +28,7 @@ from herenow.settings import Settings
 from herenow.transport.auth import Auth, mint
 from herenow.transport.http import PIPE, PipeWriter
 from herenow.transport.server import PATH, WebSocketServer
-from herenow.transport.websocket import Accept, Handler, Sockets, Upgrade
+from herenow.transport.websocket import Accept, Handler, Pause, Sockets, Upgrade
 from herenow.wire.inputs import SERVICE
 from herenow_testing.world.manual_clock import START, LoopClock
 from herenow_testing.world.memory_ledger import MemoryLedger
@@ -219,6 +219,9 @@ class Wire:
 
     def buffered(self) -> int:
         return 0
+
+    def pause_reading(self, why: Pause) -> None: ...
+    def resume_reading(self, why: Pause) -> None: ...
 
 
 class Tap:

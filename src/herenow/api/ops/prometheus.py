@@ -188,6 +188,12 @@ class _NodeCollector(Collector):
                 "reason",
                 counted.connections_cut,
             ),
+            (
+                "reading_pauses",
+                "Times that the node stopped reading from a client, by the limit that was reached.",
+                "reason",
+                counted.reading_pauses,
+            ),
         ):
             family = CounterMetricFamily(f"herenow_{name}", about, labels=[label])
             for value, times in sorted(counts.items()):

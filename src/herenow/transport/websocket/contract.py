@@ -10,6 +10,7 @@ opening handshake, `framing` handles frames. The implementations `picows` (fast)
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import IntFlag
 from typing import Protocol
 
 
@@ -51,8 +52,17 @@ class Refuse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+class Pause(IntFlag):
+    """Reasons not to read from a connection."""
+
+    WRITES = 1  # the peer does not read what it was sent
+    BUDGET = 2  # the peer sent more than its budget
+    COMMANDS = 4  # too many commands wait for their answers
+    ITERATION = 8  # enough frames were read in this iteration of the event loop
+
+
 class Socket(Protocol):
-    """The sending side of one connection. Every method does nothing once the connection is closing."""
+    """One connection, as its handler sees it. Every method does nothing once the connection is closing."""
 
     def send_text(self, payload: bytes) -> None:
         """Send one whole TEXT frame. The payload is not checked; many sockets may share it."""
@@ -69,6 +79,14 @@ class Socket(Protocol):
 
     def buffered(self) -> int:
         """Return the number of unsent bytes that wait because the peer does not read."""
+
+    def pause_reading(self, why: Pause) -> None:
+        """Read nothing from the peer until `resume_reading` was called for every reason. Frames that were read already
+        wait: the handler gets no message meanwhile."""
+
+    def resume_reading(self, why: Pause) -> None:
+        """End the pause for this reason. If there is no other one, the handler gets further messages from the next
+        iteration of the event loop on, never from inside this call."""
 
 
 class Handler(Protocol):
@@ -91,6 +109,10 @@ class Handler(Protocol):
 
     def on_resume(self) -> None:
         """Called when the peer has read enough: send again."""
+
+    def on_other_frame(self, size: int) -> None:
+        """Called for each frame that is not a whole text message (a ping, a pong, a fragment, a binary message), before
+        its own callback, if it has one. `size`: bytes of its payload."""
 
     def on_leaving(self) -> None:
         """Called when the peer's CLOSE or FIN was read; only `on_closed` follows, maybe seconds later if thousands
@@ -131,5 +153,6 @@ class CloseOnOpen:
     def on_sign_of_life(self) -> None: ...
     def on_pause(self) -> None: ...
     def on_resume(self) -> None: ...
+    def on_other_frame(self, size: int) -> None: ...
     def on_leaving(self) -> None: ...
     def on_closed(self, code: int | None, reason: str) -> None: ...

@@ -5,10 +5,11 @@ within a bounded time. An implementation subclasses `WebSocketConnection` and on
 import asyncio
 import enum
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from herenow.transport.websocket.contract import CloseOnOpen, Handler
+from herenow.transport.websocket.contract import CloseOnOpen, Handler, Pause
 from herenow.transport.websocket.handshake import UpgradeCheck
 
 log = logging.getLogger(__name__)
@@ -20,6 +21,9 @@ NO_CODE = 1005  # the peer's CLOSE had no code; never sent
 INVALID_TEXT = 1007
 TOO_BIG = 1009
 INTERNAL_ERROR = 1011
+
+MOST_IGNORED = 1_000  # frames read after our CLOSE, while the peer's is awaited; then nothing is read any more
+NO_PAUSE = Pause(0)
 
 
 class Opcode(enum.IntEnum):
@@ -47,7 +51,20 @@ class WebSocketConnection:
 
     A deadline starts when the connection leaves OPEN; then it is aborted. Each connection ends with `on_gone`."""
 
-    __slots__ = ("_check", "_code", "_deadline", "_message", "_reason", "_state", "_tcp", "handler", "plain")
+    __slots__ = (
+        "_check",
+        "_code",
+        "_deadline",
+        "_ignored",
+        "_kept",
+        "_message",
+        "_paused",
+        "_reason",
+        "_state",
+        "_tcp",
+        "handler",
+        "plain",
+    )
 
     def __init__(self, tcp: asyncio.Transport, check: UpgradeCheck, handler: Handler) -> None:
         self._tcp = tcp
@@ -55,7 +72,11 @@ class WebSocketConnection:
         self.handler = handler
         self._state = ConnectionState.OPEN
         self._message: Message | None = None  # an unfinished fragmented message
-        self.plain = True  # OPEN without an unfinished fragmented message: an unfragmented text is valid
+        self.plain = True  # OPEN, read, without an unfinished fragmented message: an unfragmented text is valid
+        self._paused = NO_PAUSE
+        self._kept: deque[tuple[int, bytes, bool, bool]] | None = None
+        """Frames that were parsed but not handled, while reading is paused; None: it is not paused."""
+        self._ignored = 0
         self._code: int | None = None
         self._reason = ""
         self._deadline: asyncio.TimerHandle | None = None
@@ -108,8 +129,13 @@ class WebSocketConnection:
     # Frames.
 
     def on_frame(self, opcode: int, payload: bytes, *, fin: bool, reserved: bool) -> None:
-        if self._state is ConnectionState.ENDING or (self._state is ConnectionState.CLOSING and opcode != Opcode.CLOSE):
+        if self._state is not ConnectionState.OPEN and self._is_ignored(opcode):
             return
+        if self._kept is not None:
+            self._kept.append((opcode, payload, fin, reserved))
+            return
+        if opcode != Opcode.TEXT or not fin:
+            self.handler.on_other_frame(len(payload))
         if reserved:
             self.fail(Fault(PROTOCOL_ERROR, "reserved bits are set"))
         elif opcode == Opcode.PONG:
@@ -121,6 +147,15 @@ class WebSocketConnection:
             self._on_close(payload)
         else:
             self._on_fragment(opcode, payload, fin=fin)
+
+    def _is_ignored(self, opcode: int) -> bool:
+        if self._state is ConnectionState.CLOSING:
+            if opcode == Opcode.CLOSE:
+                return False
+            self._ignored += 1
+            if self._ignored == MOST_IGNORED and not self._tcp.is_closing():
+                self._tcp.pause_reading()  # the deadline ends the connection
+        return True
 
     def _on_fragment(self, opcode: int, payload: bytes, *, fin: bool) -> None:
         """Add a data frame to its message, and deliver the message if it is the last frame (`fin`). An unfragmented
@@ -201,13 +236,56 @@ class WebSocketConnection:
 
     # Back-pressure.
 
+    @property
+    def is_paused(self) -> bool:
+        """True while frames of the peer are not handled."""
+        return self._kept is not None or self._ignored >= MOST_IGNORED
+
+    def pause_reading(self, why: Pause) -> None:
+        if self._state is ConnectionState.OPEN:
+            self._paused |= why
+            if self._kept is None:
+                self._kept = deque()
+                self.plain = False
+                self._tcp.pause_reading()
+
+    def resume_reading(self, why: Pause) -> None:
+        if self._paused & why:
+            self._paused &= ~why
+            if not self._paused:
+                # Not at once: the caller may be inside the parser.
+                asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """Handle the frames that were kept, then read again. Stops if reading is paused meanwhile."""
+        if self._paused or self._kept is None:
+            return
+        kept, self._kept = self._kept, None
+        self.plain = self.is_open and self._message is None
+        while kept and self._state is not ConnectionState.ENDING:
+            opcode, payload, fin, reserved = kept.popleft()
+            try:
+                self.on_frame(opcode, payload, fin=fin, reserved=reserved)
+            except Exception:
+                log.exception(HANDLER_FAILED)
+                self.close(INTERNAL_ERROR, "internal error")
+            if self.is_paused:
+                self._kept = kept
+                return
+        self.continue_reading()
+
+    def continue_reading(self) -> None:
+        """Read from the transport again; no frame is kept. A subclass may handle unparsed bytes first."""
+        if not self._tcp.is_closing():
+            self._tcp.resume_reading()
+
     def on_write_paused(self) -> None:
         # A peer that does not read answers must not send commands, or the write buffer would grow without limit.
-        self._tcp.pause_reading()
+        self.pause_reading(Pause.WRITES)
         self._notify(self.handler.on_pause)
 
     def on_write_resumed(self) -> None:
-        self._tcp.resume_reading()
+        self.resume_reading(Pause.WRITES)
         self._notify(self.handler.on_resume)
 
     def _notify(self, callback: Callable[[], None]) -> None:
@@ -227,6 +305,12 @@ class WebSocketConnection:
         self.plain = False
         self._message = None
         self.hang_up()
+        if self._kept is not None:
+            self._paused = NO_PAUSE
+            if state is ConnectionState.ENDING:
+                self._kept = None
+            else:  # the peer's CLOSE must be read; it may be among the kept frames
+                asyncio.get_running_loop().call_soon(self._read_on)
 
     def _end_within(self, seconds: float) -> None:
         if self._deadline is None:

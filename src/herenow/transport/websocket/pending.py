@@ -70,6 +70,10 @@ class PendingHandler:
     def on_resume(self) -> None:
         self._pass_on(lambda handler: handler.on_resume())
 
+    def on_other_frame(self, size: int) -> None:
+        if self._handler is not None:
+            self._handler.on_other_frame(size)
+
     def on_leaving(self) -> None:
         if self._handler is not None:
             self._handler.on_leaving()

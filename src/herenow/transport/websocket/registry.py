@@ -3,10 +3,19 @@
 import resource
 import sys
 from collections.abc import Iterator
-
-from herenow.transport.websocket.contract import Socket
+from typing import Protocol
 
 SPARE = 64  # sockets beyond max_open that may be open for a moment to receive close code 1013
+
+
+class Connected(Protocol):
+    """A WebSocket or an event stream."""
+
+    def close(self, code: int, reason: str = "") -> None:
+        """End the connection in an orderly way."""
+
+    def abort(self) -> None:
+        """End the connection now and drop unsent data."""
 
 
 class Sockets:
@@ -21,7 +30,7 @@ class Sockets:
     def __init__(self, max_open: int, spare: int = SPARE) -> None:
         self.max_open = max_open
         self.spare = spare
-        self._open: dict[Socket, None] = {}  # with ten thousand sockets, half the memory of a set
+        self._open: dict[Connected, None] = {}  # with ten thousand sockets, half the memory of a set
 
     @property
     def count(self) -> int:
@@ -35,14 +44,14 @@ class Sockets:
     def exhausted(self) -> bool:
         return len(self._open) >= self.max_open + self.spare
 
-    def __iter__(self) -> Iterator[Socket]:
+    def __iter__(self) -> Iterator[Connected]:
         """Iterate over a snapshot of the open sockets: some may be added and removed meanwhile."""
         return iter(tuple(self._open))
 
-    def add(self, socket: Socket) -> None:
+    def add(self, socket: Connected) -> None:
         self._open[socket] = None
 
-    def discard(self, socket: Socket) -> None:
+    def discard(self, socket: Connected) -> None:
         self._open.pop(socket, None)
 
     def abort_all(self) -> None:

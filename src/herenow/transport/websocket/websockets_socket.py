@@ -69,6 +69,13 @@ class WebsocketsSocket(WebSocketConnection):
     def hang_up(self) -> None:
         self._may_send = False
 
+    def continue_reading(self) -> None:
+        protocol = self._tcp.get_protocol()
+        if isinstance(protocol, WebsocketsProtocol):
+            protocol.parse_on()
+        if not self.is_paused:
+            super().continue_reading()
+
     def _put(self, opcode: Opcode, payload: bytes) -> None:
         if self._may_send:
             self._tcp.write(Frame(opcode, payload).serialize(mask=False))
@@ -99,6 +106,10 @@ class WebsocketsProtocol(asyncio.Protocol):
         else:
             self._open(*answer)
 
+    def parse_on(self) -> None:
+        """Parse the bytes that were received before reading was paused."""
+        next(self._frames)
+
     def eof_received(self) -> bool:
         if self._socket is not None:
             self._socket.on_eof()
@@ -125,9 +136,12 @@ class WebsocketsProtocol(asyncio.Protocol):
         self._socket.on_opened()
 
     def _parse(self, socket: WebsocketsSocket) -> Generator[None]:
-        """Parse the frames of the connection for ever and pass them to `socket`; yields when more bytes are needed."""
+        """Parse the frames of the connection for ever and pass them to `socket`; yields when more bytes are needed, and
+        while reading is paused."""
         try:
             while True:
+                while socket.is_paused:
+                    yield
                 yield from self._check_length()
                 frame = yield from Frame.parse(self._read, mask=True, max_size=self._check.limits.max_message)
                 _hand_over(frame, socket)
