@@ -80,6 +80,11 @@ class _NodeCollector(Collector):
             ("log_silence_seconds", "Time since the shard logs last answered.", node.cluster.log_heard_ago),
             ("undecided_users", "Users whose new state waits to be committed to the store.", node.records.waiting),
             (
+                "late_choices",
+                "Users with a mode or custom status from the ledger that the store may lack.",
+                len(node.context.people.late),
+            ),
+            (
                 "ends_waiting",
                 "Users who are shown offline only after every node could commit its sessions.",
                 node.records.ends_waiting,
