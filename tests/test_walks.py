@@ -32,7 +32,7 @@ SHELLS = {"api", "transport", "engines", "ledgers", "relations"}
 BELOW = {"people", "context", "metrics", "authority", "outages", "deadlines", "shutdown", "user_rate"}
 """Modules of the node that its parts share."""
 PERIODIC = {"lease", "check", "probe", "tail", "reaper", "shares", "mail", "voids", "pulse", "relations", "wheel"}
-PERIODIC |= {"round", "recorder", "run-stamp", "test"}
+PERIODIC |= {"round", "recorder", "run-stamp", "late-choices", "test"}
 
 
 def package_of(module):

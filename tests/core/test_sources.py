@@ -9,7 +9,7 @@ from herenow.core.edits import restore_choices, set_mode
 from herenow.core.explain import explained
 from herenow.core.model import Custom, Mode, Presence, Source, Sourced, own
 from herenow.core.settle import Timings, droppable, settle
-from herenow.core.sources import choice_of, choices
+from herenow.core.sources import as_shown, choice_of, choices
 from herenow.core.values import replace
 
 ORDER = ["user", "call", "service", "calendar", "schedule"]
@@ -273,6 +273,51 @@ def test_modes_that_the_store_lost_are_restored_together_with_who_set_them(kept,
     story.settle(story.nodes["n1"], restore_choices(newer))
     assert story.record.mode.word == mode
     assert [choice.source.word for choice in choices(story.record)] == sources
+
+
+# Choices that the ledger has and the store lacks
+
+
+@table(
+    "record, newer, mode",
+    {
+        "later": ("mode away", "5s, mode busy", "busy"),
+        "earlier": ("5s, mode away", "mode busy", "away"),
+        "later, cleared": ("mode away", "mode busy, 5s, mode auto", "auto"),
+        "an older mode that ended meanwhile": ("mode away for 7s", "5s, mode busy", "busy"),
+        "later, ended": ("mode away", "5s, mode busy for 1s", "auto"),
+    },
+)
+def test_of_the_modes_in_the_record_and_in_the_ledger_the_one_with_the_higher_version_counts(record, newer, mode):
+    newer = Story().play(newer).record
+    record = Story().play("connect d1").play(record).record
+    now = T0 + 10_000
+    assert as_shown(record, newer, now).mode.word == mode
+    outcome = settle(record, now, Timings(), newer=newer)
+    while outcome.more:
+        outcome = settle(outcome.presence, now, Timings(), newer=newer)
+    assert outcome.presence.mode.word == mode
+
+
+def test_a_mode_from_the_ledger_keeps_its_version_and_hides_from_its_own_time_on():
+    newer = Story().play("5s, mode invisible").record
+    record = Story().play("connect d1").record
+    after = settle(record, T0 + 60_000, Timings(), newer=newer).presence
+    assert (after.chosen, after.last_seen) == (T0 + 5_000, T0 + 5_000)
+    assert as_shown(record, newer, T0 + 6_000).last_seen == T0 + 5_000
+
+
+def test_an_edit_after_a_mode_from_the_ledger_gets_a_version_of_its_own():
+    newer = Story().play("5s, text tea").record
+    now = T0 + 60_000
+    after = settle(Presence(), now, Timings(), newer=newer, edits=[set_mode(Mode.BUSY, None)]).presence
+    assert (after.mode, after.custom, after.chosen) == (Mode.BUSY, Custom("tea"), now)
+
+
+def test_a_mode_from_before_the_deletion_of_the_user_is_not_shown():
+    newer = Story().play("5s, mode busy").record
+    record = Presence(erased_at=T0 + 6_000)
+    assert as_shown(record, newer, T0 + 9_000) is record
 
 
 # Explain

@@ -51,6 +51,12 @@ CREATE TABLE last_seen (
 	PRIMARY KEY (user)
 )
  WITHOUT ROWID
+CREATE TABLE late_choices (
+	user TEXT NOT NULL, 
+	version BIGINT NOT NULL, 
+	PRIMARY KEY (user)
+)
+ WITHOUT ROWID
 CREATE TABLE members (
 	room TEXT NOT NULL, 
 	user TEXT NOT NULL, 
@@ -136,6 +142,11 @@ CREATE INDEX follows_of_b ON follows (b)
 CREATE TABLE last_seen (
 	"user" TEXT NOT NULL, 
 	at BIGINT NOT NULL, 
+	PRIMARY KEY ("user")
+)
+CREATE TABLE late_choices (
+	"user" TEXT NOT NULL, 
+	version BIGINT NOT NULL, 
 	PRIMARY KEY ("user")
 )
 CREATE TABLE members (

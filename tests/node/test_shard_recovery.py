@@ -291,11 +291,11 @@ async def test_a_single_node_refills_an_emptied_store_by_itself(world):
 async def test_a_mode_lost_by_a_rollback_of_the_store_is_restored_even_if_its_record_was_overwritten(world):
     """n3 knows no user and commits over the rolled-back record before the loss is noticed: its version is the newest."""
     n1, n2, ana, bob, far = await cast(world)
-    n3 = await world.start("n3")
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
     await n1.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
+    n3 = await world.start("n3")  # after the change, which the ledger reports to all nodes
     assert bob.saw("ana") == far.saw("ana") == ["online", "offline"]
     tails = [Stalled(node.node.context.engine, "tail") for node in (n1, n2)]
     await world.sleep(1.1)

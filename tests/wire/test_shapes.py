@@ -186,6 +186,7 @@ def test_a_welcome_frame_has_durations_in_seconds(seconds, text):
             {"type": "presence.error", "code": "bad_json", "message": ODD},
         ),
         (lambda **id: shapes.ok_frame(**id), {"type": "presence.ok"}),
+        (lambda **id: shapes.ok_frame(**id, stale=True), {"type": "presence.ok", "stale": True}),
     ],
 )
 @pytest.mark.parametrize("frame_id", [0, 7, "", ODD, 10**63])

@@ -33,7 +33,7 @@ from herenow.core.reconcile import (
     without_answered,
     without_unheld,
 )
-from herenow.core.sources import agreed
+from herenow.core.sources import agreed, with_newer_choices
 from herenow.core.status import update_status
 from herenow.core.timeline import apply_due, next_due, next_event, reported_losses, with_history, with_loss
 from herenow.core.values import Value, replace
@@ -80,14 +80,18 @@ def settle(
     edits: Sequence[Edit] = (),
     settled: bool = True,
     outage: tuple[int, int] | None = None,
+    newer: Presence | None = None,
 ) -> Outcome:
     """Compute the record of a user at `now`, the change to announce, and the time of the next call. `held`: all
     sessions of the user that this node holds (with `epoch` as holder) or has lost since the last commit, and the REST
     heartbeats it received. `settled` False: the shard lost data, so a session that is missing from the record was not
     necessarily ended on purpose (promise P6). `outage`: begin and end of a time in which the shard could not be
-    written; timeouts that fell due then come after the arrivals of that time."""
+    written; timeouts that fell due then come after the arrivals of that time. `newer`: modes and custom statuses that
+    may be newer than those of the record (`with_newer_choices`); they come first, because the end of an older mode must
+    not replace them."""
     seen = public(record)
-    presence = with_history(apply_evidence(record, held, now, timings), held)
+    base = with_newer_choices(record, newer, now)
+    presence = with_history(apply_evidence(base, held, now, timings), held)
     if presence.sources and (decided := agreed(presence, now)) is not presence:
         presence = update_status(decided, now)
     losses = reported_losses(held)
@@ -103,13 +107,13 @@ def settle(
             presence = update_status(with_loss(presence, loss, at, timings), at)
         if public(presence) != seen:
             more = bool(edits or losses or held) or _has_session_of(epoch, presence)
-            return _outcome(record, presence, now, timings, seen, applied=not edits, more=more)
+            return _outcome(record, base, presence, now, timings, seen, applied=not edits, more=more)
 
     if edits:
         for edit in edits:
             presence = update_status(edit(presence, now, timings), now)
         if public(presence) != seen and not holds_as_recorded(presence, epoch, held):
-            return _outcome(record, presence, now, timings, seen, more=True)
+            return _outcome(record, base, presence, now, timings, seen, more=True)
 
     before = presence
     presence = without_unheld(presence, epoch, held, now)
@@ -117,7 +121,9 @@ def settle(
     presence = without_answered(presence, epoch, held)
     if presence is not before:
         presence = update_status(presence, now)
-    return _outcome(record, presence, now, timings, seen, more=bool(signed_out), signed_out=signed_out, refused=refused)
+    return _outcome(
+        record, base, presence, now, timings, seen, more=bool(signed_out), signed_out=signed_out, refused=refused
+    )
 
 
 def wake_at(presence: Presence, timings: Timings) -> int | None:
@@ -141,6 +147,7 @@ def ends(before: Presence, after: Presence) -> bool:
 
 def _outcome(
     record: Presence,
+    base: Presence,
     presence: Presence,
     now: int,
     timings: Timings,
@@ -169,10 +176,8 @@ def _outcome(
     chose = _choices(presence) != _choices(record)
     shows = public(presence)
     change = Change(seen, shows) if shows != seen else None
-    forgotten = presence.chosen != record.chosen  # `erase` reset it
-    chosen = version if chose and not forgotten else presence.chosen
     return Outcome(
-        presence=replace(presence, version=version, chosen=chosen),
+        presence=replace(presence, version=version, chosen=_chosen(base, presence, version)),
         change=change,
         wake_at=due,
         news=change is not None or chose or _concerns_devices(record, presence),
@@ -182,6 +187,13 @@ def _outcome(
         signed_out=signed_out,
         refused=refused,
     )
+
+
+def _chosen(base: Presence, presence: Presence, version: int) -> int:
+    """Return the version at which mode, custom status or sources last changed: `version` if they differ from those of
+    `base`, the record with the newer choices that it lacked. They keep a version of their own."""
+    forgotten = presence.chosen != base.chosen  # `erase` reset it
+    return version if _choices(presence) != _choices(base) and not forgotten else presence.chosen
 
 
 def _takes_effect(at: int, outage: tuple[int, int] | None) -> int:

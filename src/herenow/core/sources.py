@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from herenow.core.model import Custom, Mode, Presence, Source, Sourced, Status, public
 from herenow.core.sessions import later
-from herenow.core.status import shown
+from herenow.core.status import shown, update_status
 from herenow.core.values import replace
 
 _USER = Source.USER
@@ -97,6 +97,39 @@ def restored(presence: Presence, lost: Presence, at: int) -> Presence:
     """Return the record with the modes and custom statuses of `lost`, a newer record that the store has lost, except
     for those that have ended by `at`."""
     return with_choices(presence, [_unended(each, at) for each in choices(lost)], at)
+
+
+def with_newer_choices(presence: Presence, newer: Presence | None, now: int) -> Presence:
+    """Return the record with the modes and custom statuses of `newer` if those have a higher version (`chosen`), and
+    with the status that follows from them; otherwise the record itself. `newer` comes from the ledger: the store did not
+    take it, or this node cannot read it there. They take effect at the time of their version, so that a user who went
+    invisible was last seen then, however late the record learns of it. Values from before the user's deletion do not
+    count."""
+    if newer is None or newer.chosen <= max(presence.chosen, presence.erased_at or 0):
+        return presence
+    at = min(now, newer.chosen)
+    presence = with_choices(presence, choices(newer), at)
+    return update_status(replace(presence, chosen=newer.chosen), at)
+
+
+def as_shown(presence: Presence, newer: Presence | None, now: int) -> Presence:
+    """Return the presence to show while the record lacks the modes and custom statuses of `newer`, which may be None:
+    as `with_newer_choices`, without those that have ended."""
+    later = with_newer_choices(presence, newer, now)
+    if later is presence:
+        return presence
+    return update_status(without_ended(later, now), now)
+
+
+def without_choices(presence: Presence) -> Presence:
+    """Return the record as if no mode and no custom status had ever been chosen."""
+    return replace(presence, mode=_AUTO, mode_until=None, custom=None, sources=(), chosen=0)
+
+
+def version_after(presence: Presence, now: int) -> int:
+    """Return the version of modes and custom statuses that are chosen at `now` and not committed to the store. It is
+    higher than that of a commit over this record of which the outcome is unknown."""
+    return max(now, presence.version + 2, presence.chosen + 2)
 
 
 def agreed(presence: Presence, at: int) -> Presence:

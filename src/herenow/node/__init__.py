@@ -66,6 +66,7 @@ class Node:
             await restore_from_ledger(context.engine, context.ledger, context.clock, context.timings)
         await self.cluster.take_lease()
         await self.access.start()
+        await self.records.late_choices.start()
         await self.admin.start()  # after `access` has its position in the change table: no change is missed
         await self.cluster.start()
         self._run()
@@ -78,6 +79,7 @@ class Node:
         every(POLL, self.access.poll, "relations")
         every(TURN, self._turn, "wheel")
         every(1.0, self._tidy, "round")
+        every(1.0, self.records.late_choices.check, "late-choices")
         self.context.tasks.spawn(self.records.run_ledger_writer(), "recorder")
         every(self.records.stamp_every, self.records.stamp_run, "run-stamp")
 

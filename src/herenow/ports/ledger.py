@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -106,8 +106,9 @@ class LedgerFacts:
 class LedgerChange:
     """A row of the change table: data about `a` (and `b`) has changed; read it again. kind: `relation` (a, b: an edge or
     a block), `relations` (user a with all users, and in all rooms), `member` (room a, user b), `members` (room a, all
-    members), `preferences` (user a), `void` (user a: tokens were revoked, or the user was deleted), `everything` (the
-    database went back in time; all that was read from it may be wrong)."""
+    members), `preferences` (user a), `choice` (user a: the saved mode changed to invisible or from it, or the live store
+    may lack the saved mode, custom status or idle time), `void` (user a: tokens were revoked, or the user was deleted),
+    `everything` (the database went back in time; all that was read from it may be wrong)."""
 
     kind: str
     a: str
@@ -160,13 +161,31 @@ class Ledger(Relations, Protocol):
         """Save the last seen of users (user → epoch ms). A later time that is already stored is kept."""
 
     async def save_choices(self, rows: Sequence[Choice]) -> None:
-        """Save modes and custom statuses of users. Stored ones with a higher version are kept."""
+        """Save modes and custom statuses of users. Stored ones with a higher version are kept. Adds a change `choice`
+        for each user with a stored mode that changes to invisible or from it."""
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
         """Return a page of the saved modes and custom statuses, sorted by user id, starting after the id `after`. Users
         with the defaults are left out."""
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> None: ...
+
+    # While the live store cannot be written: values that it gets after its return, by any node. A late row says that the
+    # store may lack the saved mode, custom status or idle time of a user.
+
+    async def choose_late(self, user: str, choose: Callable[[Choice | None], Choice]) -> Choice:
+        """Call `choose` with the stored mode and custom status of the user (None: never saved), save the result as
+        `save_choices` does, add a late row with its version and a change `choice`, all in one transaction. Returns the
+        result. `choose` may be called in another thread, and more than once."""
+
+    async def mark_late(self, user: str, version: int) -> None:
+        """Add a late row for a user with a new idle time, and a change `choice`. `version`: the present time."""
+
+    async def late_users(self, after: str, limit: int) -> list[tuple[str, int]]:
+        """Return a page of the late rows as (user, version), sorted by user id, starting after the id `after`."""
+
+    async def forget_late(self, applied: Mapping[str, int]) -> None:
+        """Delete the late rows of these users with a version at or below the given one: the live store has the values."""
 
     # After the loss of a node and of its live store: users that were visible were last seen at the time of the
     # node's last stamp.
@@ -217,9 +236,9 @@ class Ledger(Relations, Protocol):
 
     async def erase(self, row: Void) -> list[LedgerChange]:
         """Delete a user: store the row as `void` does, and delete last seen, mode, custom status, preferences, run
-        markers, relations, rooms and blocks of the user in the same transaction. Returns the rows that it added to the
-        change table. While the stored row exists, `save_last_seen`, `save_choices` and `close_runs` ignore values from
-        `erased` or earlier, which another node may still be writing."""
+        markers, late rows, relations, rooms and blocks of the user in the same transaction. Returns the rows that it
+        added to the change table. While the stored row exists, `save_last_seen`, `save_choices`, `choose_late` and
+        `close_runs` ignore values from `erased` or earlier, which another node may still be writing."""
 
     async def voids(self, after: str, limit: int) -> list[Void]:
         """Return a page of revocations (`Void`), sorted by user id, starting after the id `after`."""

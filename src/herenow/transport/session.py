@@ -407,7 +407,7 @@ class ClientSession:
             self._refuse("internal", "Internal error; the server's log has the details.", command.id)
 
     async def _do(self, connection: Connection, command: Command) -> None:  # noqa: C901 - a table of verbs
-        node = self._host.node
+        node, stale = self._host.node, False
         match command:
             case Subscribe():
                 await self._subscribe(connection, command)
@@ -425,7 +425,7 @@ class ClientSession:
             case Away():
                 node.sessions.act(connection.session, Activity.IDLE)
             case SetPresence():
-                await self._set(connection, command)
+                stale = await self._set(connection, command)
             case TypingCommand():
                 node.sessions.act(connection.session, Activity.ACTIVE)
                 await node.viewing.type(connection, command.to, command.room, typing=command.typing)
@@ -438,7 +438,7 @@ class ClientSession:
             case _:
                 assert_never(command)
         if command.id is not None:
-            self._send(ok_frame(command.id))
+            self._send(ok_frame(command.id, stale=stale))
 
     async def _subscribe(self, connection: Connection, command: Subscribe) -> None:
         viewing = self._host.node.viewing
@@ -469,15 +469,17 @@ class ClientSession:
             message = f"{len(command.invalid)} of these are not user ids; the first is {first!r}."
             raise ProtocolError("invalid_user_id", message)
 
-    async def _set(self, connection: Connection, command: SetPresence) -> None:
+    async def _set(self, connection: Connection, command: SetPresence) -> bool:
+        """Set the user's mode, custom status or both. Returns True if the store gets them later (`Chosen.stale`)."""
         sessions, user = self._host.node.sessions, connection.user
         saved = command.id is not None  # without an answer there is no need to wait for the ledger
         if command.mode is not None and command.has_custom:
-            await sessions.set_both(user, command.mode, command.until, command.custom, saved=saved)
+            chosen = await sessions.set_both(user, command.mode, command.until, command.custom, saved=saved)
         elif command.mode is not None:
-            await sessions.set_mode(user, command.mode, command.until, saved=saved)
+            chosen = await sessions.set_mode(user, command.mode, command.until, saved=saved)
         else:
-            await sessions.set_custom(user, command.custom, saved=saved)
+            chosen = await sessions.set_custom(user, command.custom, saved=saved)
+        return chosen.stale
 
     async def _bye(self, connection: Connection, frame_id: FrameId) -> None:
         await self._host.node.sessions.sign_out(connection.user, connection.session.device, but=connection)

@@ -71,11 +71,20 @@ class BatchAnswer(Struct, frozen=True):
 
 class CustomAnswer(Struct, frozen=True):
     custom_status: CustomShape | None
+    stale: bool | UnsetType = UNSET
+    """True: the live store is unreachable. The database has the change, and viewers see it later."""
 
 
 class ModeAnswer(Struct, frozen=True):
     mode: str
     until: int | None
+    stale: bool | UnsetType = UNSET
+    """True: the live store is unreachable. The database has the change, and viewers see it later."""
+
+
+class LateAnswer(Struct, frozen=True):
+    stale: bool
+    """True: the live store is unreachable. The database has the change, and viewers see it later."""
 
 
 class PreferencesAnswer(Struct, frozen=True):
@@ -86,6 +95,8 @@ class PreferencesAnswer(Struct, frozen=True):
     """Seconds; null: the server's default."""
     public: bool
     """Whether anyone may read `GET /public/{user}`."""
+    stale: bool | UnsetType = UNSET
+    """True: the live store is unreachable, and gets the new `idle_after` later."""
 
 
 class Blocked(Struct, frozen=True):

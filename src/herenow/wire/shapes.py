@@ -124,6 +124,8 @@ class ErrorFrame(_ServerFrame, frozen=True, tag="presence.error"):
 
 class OkFrame(_ServerFrame, frozen=True, tag="presence.ok"):
     id: _Echo = UNSET
+    stale: bool | UnsetType = UNSET
+    """True: the live store is unreachable. The database has the change, and viewers see it later."""
 
 
 SERVER_TYPES = frozenset(
@@ -262,8 +264,8 @@ def error_frame(code: str, message: str, id: FrameId = None) -> bytes:
     return _encode(ErrorFrame(code, message, _echo(id)))
 
 
-def ok_frame(id: FrameId = None) -> bytes:
-    return _encode(OkFrame(_echo(id)))
+def ok_frame(id: FrameId = None, *, stale: bool = False) -> bytes:
+    return _encode(OkFrame(_echo(id), stale or UNSET))
 
 
 def _custom(custom: Custom) -> CustomShape:

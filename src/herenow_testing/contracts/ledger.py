@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -211,6 +212,61 @@ class LedgerContract:
         assert await ledger.is_member("x" * 128, "x" * 128)
         assert not await ledger.is_member("x" * 128, "x" * 127 + "y")
         assert not await ledger.follows("me", "JOSÉ")
+
+    # --- Choices that the live store may lack
+
+    async def test_a_mode_chosen_late_is_computed_from_the_stored_one_and_saved_with_a_late_row(
+        self, ledger: Ledger
+    ) -> None:
+        await ledger.save_choices([Choice("ana", 3, custom=Custom("lunch"))])
+        head = await ledger.changes_head()
+        made = await ledger.choose_late("ana", busy_at(NOW))
+        assert made == Choice("ana", NOW, Mode.BUSY, custom=Custom("lunch"))
+        assert await chosen(ledger, "ana") == made
+        assert await ledger.late_users("", 9) == [("ana", NOW)]
+        assert (await ledger.changes(head, 9))[0] == [LedgerChange("choice", "ana", "")]
+
+    async def test_a_late_mode_of_a_user_without_a_saved_mode_is_saved(self, ledger: Ledger) -> None:
+        assert await ledger.choose_late("ana", busy_at(NOW)) == Choice("ana", NOW, Mode.BUSY)
+        assert await chosen(ledger, "ana") == Choice("ana", NOW, Mode.BUSY)
+
+    async def test_an_older_late_mode_does_not_replace_the_saved_one(self, ledger: Ledger) -> None:
+        await ledger.save_choices([Choice("ana", NOW + 1, Mode.AWAY)])
+        await ledger.choose_late("ana", busy_at(NOW))
+        assert await chosen(ledger, "ana") == Choice("ana", NOW + 1, Mode.AWAY)
+
+    async def test_late_modes_chosen_at_the_same_time_keep_each_others_values(self, ledger: Ledger) -> None:
+        def add(source: Source) -> Callable[[Choice | None], Choice]:
+            def choose(stored: Choice | None) -> Choice:
+                known = Choice("ana", NOW) if stored is None else stored
+                sources = (*known.sources, Sourced(source, Mode.BUSY))
+                return Choice("ana", known.version + 1, sources=sources)
+
+            return choose
+
+        await asyncio.gather(*[ledger.choose_late("ana", add(source)) for source in (Source.CALL, Source.CALENDAR)])
+        found = await chosen(ledger, "ana")
+        assert found is not None
+        assert {each.source for each in found.sources} == {Source.CALL, Source.CALENDAR}
+
+    async def test_late_rows_are_listed_in_pages_and_kept_until_their_version_is_applied(self, ledger: Ledger) -> None:
+        for number in range(7):
+            await ledger.mark_late(f"user-{number}", NOW + number)
+        first = await ledger.late_users("", 4)
+        assert [*first, *await ledger.late_users(first[-1][0], 4)] == [
+            (f"user-{number}", NOW + number) for number in range(7)
+        ]
+        await ledger.mark_late("user-6", NOW)
+        await ledger.forget_late({f"user-{number}": NOW + 3 for number in range(7)})
+        assert await ledger.late_users("", 9) == [(f"user-{number}", NOW + number) for number in (4, 5, 6)]
+        await ledger.forget_late({})
+
+    async def test_saving_a_mode_that_hides_or_shows_a_user_adds_to_the_change_table(self, ledger: Ledger) -> None:
+        head = await ledger.changes_head()
+        for version, mode in enumerate((Mode.BUSY, Mode.INVISIBLE, Mode.INVISIBLE, Mode.AUTO, Mode.AWAY), start=2):
+            await ledger.save_choices([Choice("ana", version, mode), Choice("bo", version, Mode.BUSY)])
+        await ledger.save_choices([Choice("ana", 1, Mode.INVISIBLE)])  # older: not saved
+        assert (await ledger.changes(head, 9))[0] == [LedgerChange("choice", "ana", "")] * 2
 
     # --- Runs: the users that were online when a process was killed
 
@@ -831,6 +887,7 @@ class LedgerContract:
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_choices([Choice("ana", 3, Mode.BUSY), Choice("bo", 3, Mode.BUSY)])
         await ledger.set_idle_after("ana", 60_000)
+        await ledger.mark_late("ana", NOW)
         await ledger.apply([*mutual("ana", "bo"), follow("ana", "cy"), follow("di", "ana"), *mutual("bo", "cy")])
         await ledger.apply([contact("ana", "bo"), contact("zed", "ana"), room("r", "ana"), room("r", "bo")])
         await ledger.stamp_run("run", NOW)
@@ -840,6 +897,7 @@ class LedgerContract:
         assert await ledger.remembered(["ana", "bo"]) == {
             "bo": Remembered(last_seen=NOW, choice=Choice("bo", 3, Mode.BUSY))
         }
+        assert await ledger.late_users("", 9) == []
         assert await ledger.contacts("ana", NOW) == []
         assert await ledger.contacts("bo", NOW) == ["cy"]
         assert not await ledger.follows("ana", "cy")
@@ -1017,6 +1075,11 @@ def gone(row: RelationRow) -> RelationRow:
 def pair(change: LedgerChange) -> tuple[str, set[str]]:
     """Return kind and users of a change of a relation, for comparing: the order of the two users does not matter."""
     return change.kind, {change.a, change.b}
+
+
+def busy_at(version: int) -> Callable[[Choice | None], Choice]:
+    """A function for `choose_late` that makes ana busy and keeps the other values."""
+    return lambda stored: replace(stored or Choice("ana", 0), version=version, mode=Mode.BUSY)
 
 
 def flagged(*users: str, at: int = 0) -> dict[str, int]:

@@ -8,7 +8,7 @@ unavailable or slow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from herenow.core.model import Mode
@@ -53,6 +53,8 @@ class MemoryLedger:
         self.calls = 0
         self.people: dict[str, Remembered] = {}
         self.runs: dict[str, _Run] = {}
+        self.late: dict[str, int] = {}
+        """User with a late row → its version."""
         self._follows: set[tuple[str, str]] = set()
         self._contacts: dict[tuple[str, str], int | None] = {}
         self._rooms: set[tuple[str, str]] = set()
@@ -130,10 +132,41 @@ class MemoryLedger:
         rows = tuple(rows)
         await self._answer()
         for row in rows:
-            known = self.people.get(row.user, _STRANGER)
-            newer = known.choice is None or row.version > known.choice.version
-            if newer and self._outlived(row.user, row.version):
-                self.people[row.user] = replace(known, choice=row)
+            if self._save_choice(row):
+                self._log_changes([LedgerChange("choice", row.user, "")])
+
+    def _save_choice(self, row: Choice) -> bool:
+        """Save a choice unless a newer one is stored. Returns True if the mode changed to invisible or from it."""
+        known = self.people.get(row.user, _STRANGER)
+        newer = known.choice is None or row.version > known.choice.version
+        if not newer or not self._outlived(row.user, row.version):
+            return False
+        self.people[row.user] = replace(known, choice=row)
+        return (row.mode is Mode.INVISIBLE) != (known.choice is not None and known.choice.mode is Mode.INVISIBLE)
+
+    async def choose_late(self, user: str, choose: Callable[[Choice | None], Choice]) -> Choice:
+        await self._answer()
+        choice = choose(self.people.get(user, _STRANGER).choice)
+        self._save_choice(choice)
+        self._mark_late(user, choice.version)
+        return choice
+
+    async def mark_late(self, user: str, version: int) -> None:
+        await self._answer()
+        self._mark_late(user, version)
+
+    def _mark_late(self, user: str, version: int) -> None:
+        self.late[user] = max(version, self.late.get(user, 0))
+        self._log_changes([LedgerChange("choice", user, "")])
+
+    async def late_users(self, after: str, limit: int) -> list[tuple[str, int]]:
+        await self._answer()
+        return sorted(row for row in self.late.items() if row[0] > after)[:limit]
+
+    async def forget_late(self, applied: Mapping[str, int]) -> None:
+        applied = dict(applied)
+        await self._answer()
+        self.late = {user: version for user, version in self.late.items() if version > applied.get(user, -1)}
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
         await self._answer()
@@ -271,6 +304,7 @@ class MemoryLedger:
         for run in self.runs.values():
             run.open.pop(user, None)
         self.people.pop(user, None)
+        self.late.pop(user, None)
         changes[LedgerChange("preferences", user, "")] = None
         self._log_changes(changes)
         return list(changes)

@@ -11,11 +11,12 @@ from herenow.api.http.request import Call
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import json_response, no_content
 from herenow.api.request_shapes import CustomBody, CustomOfUserBody, ModeBody, ModeOfUserBody, PreferencesBody
-from herenow.core.model import Custom, Mode, Presence, Source
+from herenow.core.model import Custom, Mode, Source
 from herenow.core.sources import choice_of
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
-from herenow.errors import ProtocolError
-from herenow.wire.answers import CustomAnswer, ModeAnswer, PreferencesAnswer
+from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.node.sessions import Chosen
+from herenow.wire.answers import CustomAnswer, LateAnswer, ModeAnswer, PreferencesAnswer
 from herenow.wire.inputs import SOURCES, Scope, parse_custom, parse_mode, parse_source
 from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
@@ -49,14 +50,12 @@ async def set_custom_of(call: Call) -> Response:
 
 async def clear_own_custom(call: Call) -> Response:
     """DELETE /presence/status: clear the caller's own custom status."""
-    await call.node.sessions.set_custom(call.caller.user, None)
-    return no_content()
+    return _cleared(await call.node.sessions.set_custom(call.caller.user, None))
 
 
 async def clear_custom_of(call: Call) -> Response:
     """DELETE /users/{user}/status: a service clears the custom status that its source has set for a user."""
-    await call.node.sessions.set_custom(call.path_user(), None, _source(call))
-    return no_content()
+    return _cleared(await call.node.sessions.set_custom(call.path_user(), None, _source(call)))
 
 
 async def set_own_mode(call: Call) -> Response:
@@ -72,21 +71,29 @@ async def set_mode_of(call: Call) -> Response:
 
 async def clear_mode_of(call: Call) -> Response:
     """DELETE /users/{user}/mode: a service clears the mode that its source has set for a user."""
-    await call.node.sessions.set_mode(call.path_user(), Mode.AUTO, None, _source(call))
-    return no_content()
+    return _cleared(await call.node.sessions.set_mode(call.path_user(), Mode.AUTO, None, _source(call)))
 
 
 async def _set_custom(call: Call, user: str, body: CustomBody, source: Source) -> Response:
     given = {"text": body.text, "emoji": body.emoji, "expires_at": body.expires_at}
-    presence = await call.node.sessions.set_custom(user, parse_custom(given, call.now), source)
-    return json_response(CustomAnswer(_shape(choice_of(presence, source).custom)))
+    presence, stale = await call.node.sessions.set_custom(user, parse_custom(given, call.now), source)
+    return _answer(CustomAnswer(_shape(choice_of(presence, source).custom), stale=stale or UNSET))
 
 
 async def _set_mode(call: Call, user: str, body: ModeBody, source: Source) -> Response:
     mode = parse_mode(body.mode)
-    presence = await call.node.sessions.set_mode(user, mode, parse_until(body.until, "until", call.now), source)
+    presence, stale = await call.node.sessions.set_mode(user, mode, parse_until(body.until, "until", call.now), source)
     choice = choice_of(presence, source)
-    return json_response(ModeAnswer(choice.mode.word, choice.mode_until))
+    return _answer(ModeAnswer(choice.mode.word, choice.mode_until, stale=stale or UNSET))
+
+
+def _cleared(chosen: Chosen) -> Response:
+    return _answer(LateAnswer(stale=True)) if chosen.stale else no_content()
+
+
+def _answer(answer: CustomAnswer | ModeAnswer | PreferencesAnswer | LateAnswer) -> Response:
+    """Make a response with the status 202 if the answer is `stale`, otherwise with 200."""
+    return json_response(answer, status=202 if answer.stale is True else 200)
 
 
 def _source(call: Call, given: object = None) -> Source:
@@ -108,7 +115,8 @@ def _shape(custom: Custom | None) -> CustomShape | None:
 async def read_preferences(call: Call) -> Response:
     """GET /presence/preferences: read the caller's own preferences."""
     user = call.myself
-    return _preferences_response(await call.node.viewing.preferences(user), await call.node.viewing.presence(user))
+    presence = await call.node.viewing.presence(user)
+    return _preferences_response(await call.node.viewing.preferences(user), Chosen(presence, stale=False))
 
 
 async def set_preferences(call: Call) -> Response:
@@ -125,15 +133,28 @@ async def set_preferences(call: Call) -> Response:
     else:
         own = await call.node.viewing.change_preferences(user, edit)
     if body.idle_after is UNSET:
-        presence = await call.node.viewing.presence(user)
+        chosen = await _decided(call, user)
     else:
-        presence = await call.node.sessions.set_idle_after(user, idle_after)
-    return _preferences_response(own, presence)
+        chosen = await call.node.sessions.set_idle_after(user, idle_after)
+    return _preferences_response(own, chosen)
 
 
-def _preferences_response(own: Preferences, presence: Presence) -> Response:
-    return json_response(
-        PreferencesAnswer(_words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public)
+async def _decided(call: Call, user: str) -> Chosen:
+    """Return the user's presence: from the store, or as far as it is known while the store is unreachable. The ledger
+    has the preferences already, so the request must not fail."""
+    try:
+        return Chosen(await call.node.viewing.presence(user), stale=False)
+    except (Unavailable, UnknownOutcome):
+        [(presence, _)] = await call.node.records.read([user])
+        return Chosen(presence, stale=True)
+
+
+def _preferences_response(own: Preferences, chosen: Chosen) -> Response:
+    idle_after = _seconds(chosen.presence.idle_after)
+    return _answer(
+        PreferencesAnswer(
+            _words[own.visibility], own.share_last_seen, idle_after, own.public, stale=chosen.stale or UNSET
+        )
     )
 
 
@@ -176,6 +197,10 @@ _UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
 _CUSTOM_CODES = ("invalid_text", "text_too_long", "invalid_emoji", *_UNTIL_CODES)
 _SET_CUSTOM = ResponseDoc("The new custom status.", CustomAnswer)
 _SET_MODE = ResponseDoc("The new mode.", ModeAnswer)
+_LATE = "The live store is unreachable. The database has the change; viewers see it when the store is back."
+_SET_CUSTOM_LATE = ResponseDoc(_LATE, CustomAnswer)
+_SET_MODE_LATE = ResponseDoc(_LATE, ModeAnswer)
+_CLEARED_LATE = ResponseDoc(_LATE, LateAnswer)
 _CLEARED = ResponseDoc("There is no custom status.")
 _CLEARED_OF = ResponseDoc("This source has none.")
 _SOURCE = Parameter(
@@ -195,7 +220,7 @@ OPERATIONS = (
         "/api/v1/presence/status",
         set_own_custom,
         "Set one's own custom status",
-        {200: _SET_CUSTOM},
+        {200: _SET_CUSTOM, 202: _SET_CUSTOM_LATE},
         scope=Scope.ADMIN,
         body=BodyDoc(CustomBody),
         codes=_CUSTOM_CODES,
@@ -205,7 +230,7 @@ OPERATIONS = (
         "/api/v1/presence/status",
         clear_own_custom,
         "Clear one's own custom status",
-        {204: _CLEARED},
+        {204: _CLEARED, 202: _CLEARED_LATE},
         scope=Scope.ADMIN,
     ),
     Operation(
@@ -213,7 +238,7 @@ OPERATIONS = (
         "/api/v1/presence/mode",
         set_own_mode,
         "Set one's own mode",
-        {200: _SET_MODE},
+        {200: _SET_MODE, 202: _SET_MODE_LATE},
         about="With `auto`, `until` is ignored.",
         scope=Scope.ADMIN,
         body=BodyDoc(ModeBody),
@@ -233,7 +258,14 @@ OPERATIONS = (
         "/api/v1/presence/preferences",
         set_preferences,
         "Change one's own preferences",
-        {200: ResponseDoc("All preferences, with their new values.", PreferencesAnswer)},
+        {
+            200: ResponseDoc("All preferences, with their new values.", PreferencesAnswer),
+            202: ResponseDoc(
+                "The live store is unreachable. The database has the new values. `idle_after` takes effect when the store "
+                "is back, all others at once.",
+                PreferencesAnswer,
+            ),
+        },
         about="Fields that are left out stay unchanged.",
         scope=Scope.ADMIN,
         body=BodyDoc(PreferencesBody),
@@ -244,7 +276,7 @@ OPERATIONS = (
         "/api/v1/users/{user}/status",
         set_custom_of,
         "Set a user's custom status",
-        {200: _SET_CUSTOM},
+        {200: _SET_CUSTOM, 202: _SET_CUSTOM_LATE},
         about=_ABOUT_SOURCES,
         access=Access.SERVICE,
         scope=Scope.ADMIN,
@@ -257,7 +289,7 @@ OPERATIONS = (
         "/api/v1/users/{user}/status",
         clear_custom_of,
         "Clear a user's custom status of one source",
-        {204: _CLEARED_OF},
+        {204: _CLEARED_OF, 202: _CLEARED_LATE},
         access=Access.SERVICE,
         scope=Scope.ADMIN,
         query=(_SOURCE,),
@@ -267,7 +299,7 @@ OPERATIONS = (
         "/api/v1/users/{user}/mode",
         set_mode_of,
         "Set a user's mode",
-        {200: _SET_MODE},
+        {200: _SET_MODE, 202: _SET_MODE_LATE},
         about=f"{_ABOUT_SOURCES} `auto` is no mode.",
         access=Access.SERVICE,
         scope=Scope.ADMIN,
@@ -280,7 +312,7 @@ OPERATIONS = (
         "/api/v1/users/{user}/mode",
         clear_mode_of,
         "Clear a user's mode of one source",
-        {204: _CLEARED_OF},
+        {204: _CLEARED_OF, 202: _CLEARED_LATE},
         access=Access.SERVICE,
         scope=Scope.ADMIN,
         query=(_SOURCE,),

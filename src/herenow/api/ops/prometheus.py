@@ -87,6 +87,11 @@ class _NodeCollector(Collector):
             ),
             ("undecided_users", "Users whose new state waits to be written to the live store.", node.records.waiting),
             (
+                "late_choices",
+                "Users with a mode or custom status from the ledger that the store may lack.",
+                len(node.context.people.late),
+            ),
+            (
                 "ends_waiting",
                 "Users who are shown offline only after every node could write its sessions.",
                 node.records.ends_waiting,

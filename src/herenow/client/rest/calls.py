@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -173,7 +173,10 @@ class RestCalls:
     def clear_status(self, *, user: Id | None = None, source: str | None = None) -> Ask[None]:
         """Clear the custom status. With `user` (service tokens only), clear that user's custom status of one `source`,
         by default `service`."""
-        return Ask("DELETE", _of(user, "status"), type(None), _given({"source": source}))
+        shape = answers.LateAnswer | None
+        return Ask("DELETE", _of(user, "status"), cast("type[object]", shape), _given({"source": source})).then(
+            lambda _: None
+        )
 
     @RestCall
     def set_mode(

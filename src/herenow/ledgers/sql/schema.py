@@ -7,7 +7,7 @@ SQLAlchemy's PostgreSQL dialect for SQLite too. The migrations create the tables
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, SmallInteger, Table, Text, text
 
-NEWEST = "0005"
+NEWEST = "0006"
 """The newest revision: change it with the tables and the migrations. Here, so that opening need not import alembic."""
 
 VERSION_TABLE = "herenow_schema"
@@ -149,3 +149,13 @@ open_marks = Table(
 )
 """Users that are visibly online in a run; `at`: their last sign of life when that was written. The key begins with the
 user, because readers of last seen look users up, and runs are closed rarely."""
+
+late_choices = Table(
+    "late_choices",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Users with a mode, custom status or idle time (in the tables above) that was saved while the live store could not be
+written. `version`: that of the choice, or the time at which the idle time was saved. Nearly always empty."""

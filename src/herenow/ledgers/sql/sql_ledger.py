@@ -18,6 +18,7 @@ from herenow.ledgers.sql.blocks_and_preferences import BlocksAndPreferences
 from herenow.ledgers.sql.change_table import ChangeTable
 from herenow.ledgers.sql.dialect import Dialect, LockKind
 from herenow.ledgers.sql.edges import Edges
+from herenow.ledgers.sql.late_rows import LateRows
 from herenow.ledgers.sql.runs import Runs
 from herenow.ledgers.sql.schema import meta
 from herenow.ledgers.sql.user_rows import UserRows
@@ -45,6 +46,7 @@ class Statements:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self.users = UserRows(dialect)
+        self.late = LateRows(dialect, self.users)
         self.edges = Edges(dialect)
         self.visibility = BlocksAndPreferences(dialect)
         self.runs = Runs(dialect)
@@ -59,6 +61,7 @@ class SqlLedger(ABC):
     def __init__(self, statements: Statements) -> None:
         self._dialect = statements.dialect
         self._users = statements.users
+        self._late = statements.late
         self._edges = statements.edges
         self._visibility = statements.visibility
         self._runs = statements.runs
@@ -124,8 +127,13 @@ class SqlLedger(ABC):
 
     async def save_choices(self, rows: Sequence[Choice]) -> None:
         chosen = tuple(rows)
+
+        def work(connection: Connection) -> tuple[None, list[LedgerChange]]:
+            self._dialect.lock(LockKind.SAVING, connection)
+            return None, [LedgerChange("choice", user, "") for user in self._users.save_choices(connection, chosen)]
+
         if chosen:
-            await self._save(lambda c: self._users.save_choices(c, chosen))
+            await self._change(work)
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
         return await self._read(lambda c: self._users.chosen(c, after, limit))
@@ -136,6 +144,28 @@ class SqlLedger(ABC):
             return None, [LedgerChange("preferences", user, "")] if changed else []
 
         await self._change(work)
+
+    async def choose_late(self, user: str, choose: Callable[[Choice | None], Choice]) -> Choice:
+        def work(connection: Connection) -> tuple[Choice, list[LedgerChange]]:
+            self._dialect.lock(LockKind.ERASING, connection)  # also excludes `save_choices`
+            return self._late.choose(connection, user, choose), [LedgerChange("choice", user, "")]
+
+        return await self._change(work)
+
+    async def mark_late(self, user: str, version: int) -> None:
+        def work(connection: Connection) -> tuple[None, list[LedgerChange]]:
+            self._late.mark(connection, user, version)
+            return None, [LedgerChange("choice", user, "")]
+
+        await self._change(work)
+
+    async def late_users(self, after: str, limit: int) -> list[tuple[str, int]]:
+        return await self._read(lambda c: self._late.walk(c, after, limit))
+
+    async def forget_late(self, applied: Mapping[str, int]) -> None:
+        rows = dict(applied)
+        if rows:
+            await self._write(lambda c: self._late.forget(c, rows))
 
     # Runs
 

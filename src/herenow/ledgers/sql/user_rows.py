@@ -55,6 +55,10 @@ class UserRows:
             choices,
             select(chosen).where(outlived(chosen, chosen.c.version)),
             lambda new: new.version > choices.c.version,
+        ).returning(choices.c.user, choices.c.mode)
+        named = dialect.batch(choices.c.user)
+        self._invisible = dialect.query(
+            select(choices.c.user).where(choices.c.user.in_(select(named)), choices.c.mode == int(Mode.INVISIBLE))
         )
         self._set_idle_after = upsert(
             dialect,
@@ -86,13 +90,18 @@ class UserRows:
     def save_last_seen(self, connection: Connection, seen: Mapping[str, int]) -> None:
         connection.execute(self._save_last_seen, rows(sorted(seen.items())))
 
-    def save_choices(self, connection: Connection, chosen: Sequence[Choice]) -> None:
+    def save_choices(self, connection: Connection, chosen: Sequence[Choice]) -> list[str]:
+        """Save modes and custom statuses of users, except over those with a higher version. Returns the users with a
+        saved mode that changed to invisible or from it."""
         # Only the newest choice of each user: PostgreSQL refuses to update a row twice in one statement.
         newest: dict[str, Choice] = {}
         for choice in chosen:
             if choice.user not in newest or choice.version > newest[choice.user].version:
                 newest[choice.user] = choice
-        connection.execute(self._save_choices, rows(_columns(newest[user]) for user in sorted(newest)))
+        users = sorted(newest)
+        hidden = {row[0] for row in self._invisible(connection, rows(users))}
+        saved = connection.execute(self._save_choices, rows(_columns(newest[user]) for user in users))
+        return [user for user, mode in saved if (mode == int(Mode.INVISIBLE)) != (user in hidden)]
 
     def chosen(self, connection: Connection, after: str, limit: int) -> list[Choice]:
         more_than_default = or_(

@@ -29,6 +29,7 @@ from herenow.ledgers.sql.schema import (
     contacts,
     follows,
     last_seen,
+    late_choices,
     members,
     open_marks,
     preferences,
@@ -36,7 +37,7 @@ from herenow.ledgers.sql.schema import (
 )
 from herenow.ports import LedgerChange, Void
 
-ERASED = (last_seen, choices, preferences, open_marks)
+ERASED = (last_seen, choices, preferences, open_marks, late_choices)
 """Tables whose rows name one user."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from herenow.core.limits import DeliveryMode
-from herenow.core.model import View
+from herenow.core.model import Presence, View
 from herenow.core.visibility import Kind, ViewScope, coarse, day_of, seen
 from herenow.kit.clock import Clock
 from herenow.node.people import Channel, Outbox, People, Person
@@ -59,8 +59,8 @@ class Channels:
     def encode(self, channel: Channel) -> None:
         person = channel.person
         self.behind.pop(channel, None)
-        channel.shown = person.record.presence
-        view = seen(person.record.presence, self._sight(channel), self.today)
+        channel.shown = self._shown(person)
+        view = seen(channel.shown, self._sight(channel), self.today)
         channel.body = status_body(person.user, view, stale=self._says_stale(person))
         if channel.delivery is _POLL:
             channel.body = with_delivery(channel.body, channel.delivery)
@@ -78,7 +78,10 @@ class Channels:
     def change(self, channel: Channel) -> tuple[View, View]:
         """Return the view of a user that the viewers of this channel were last shown, and the current one."""
         sight = self._sight(channel)
-        return seen(channel.shown, sight, self.today), seen(channel.person.record.presence, sight, self.today)
+        return seen(channel.shown, sight, self.today), seen(self._shown(channel.person), sight, self.today)
+
+    def _shown(self, person: Person) -> Presence:
+        return self._people.shown(person.user, person.record.presence)
 
     def _sight(self, channel: Channel) -> ViewScope:
         return coarse(channel.sight) if channel.delivery is _POLL else channel.sight
@@ -93,7 +96,7 @@ class Channels:
                 if channel not in self.behind:
                     return channel.body
                 break
-        return status_body(person.user, seen(person.record.presence, sight, self.today), stale=self._says_stale(person))
+        return status_body(person.user, seen(self._shown(person), sight, self.today), stale=self._says_stale(person))
 
     def as_answered(self, sights: Mapping[str, ViewScope]) -> Mapping[str, ViewScope]:
         """Return these view scopes (by user) as they apply to the answer to a read: users with more viewers than the

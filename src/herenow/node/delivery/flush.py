@@ -118,7 +118,7 @@ class FlushScheduler:
     def deliver_own(self, person: Person) -> None:
         """Send the user's own view (`presence.self`: status, mode, custom status, devices) to the user's devices if it
         changed. The last view is kept as a hash: encoded it would take too much memory."""
-        own = seen_by_oneself(person.record.presence)
+        own = seen_by_oneself(self._people.shown(person.user, person.record.presence))
         had, person.watchers.own_view = person.watchers.own_view, hash(own)
         if had is None or had == person.watchers.own_view:
             return
@@ -254,7 +254,7 @@ class FlushScheduler:
         had, outbox.had_own = outbox.had_own, None
         person = self._people.find(outbox.user)
         if person is not None and person.watchers.own_view != had:
-            self.send_own(outbox, seen_by_oneself(person.record.presence))
+            self.send_own(outbox, seen_by_oneself(self._people.shown(person.user, person.record.presence)))
 
     def _make_joint(self, missed: tuple[ChangeSet | Channel, ...]) -> _Joint:
         """Encode the frame for connections that missed these changes. Statuses are sorted by user id: the order of

@@ -126,7 +126,7 @@ class Hub:
         after each change."""
         if outbox.gets_own or outbox.closed:
             return
-        own = seen_by_oneself(person.record.presence)
+        own = seen_by_oneself(self._people.shown(person.user, person.record.presence))
         if not any(other.gets_own for other in person.watchers.outboxes):  # otherwise `publish` updates it
             person.watchers.own_view = hash(own)
         outbox.gets_own = True

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from herenow.core.model import UNLEASED
+from herenow.core.model import UNLEASED, Presence
 from herenow.core.shards import shard_of
+from herenow.core.sources import as_shown
 from herenow.kit.clock import Clock
 from herenow.kit.lru import ExpiringLru
 from herenow.node.people.local_session import LocalSession
@@ -106,6 +107,12 @@ class People:
         self.find: Callable[[str], Person | None] = self._people.get
         """The known user of this id, or None. Not a method of ours because a bulk read calls it a thousand times."""
         self._released: ExpiringLru[str, Person] = ExpiringLru(RELEASED)
+        self.late: dict[str, Presence] = {}  # user → choices from the ledger that the store may lack; of `late_choices`
+
+    def shown(self, user: str, presence: Presence) -> Presence:
+        """Return the presence of this user to show: the one from the store, with newer modes and custom statuses from
+        the ledger. Call it for everything that viewers or own devices get."""
+        return as_shown(presence, self.late.get(user), self._clock.now()) if self.late else presence
 
     def __len__(self) -> int:
         return len(self._people)

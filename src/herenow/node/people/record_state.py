@@ -49,6 +49,11 @@ class RecordState:
     revision: int = 0
     """Incremented when `presence` changes visibly; compare with `Watchers.published`."""
 
+    @property
+    def is_confirmed(self) -> bool:
+        """True if the record, or its absence, was read from the store."""
+        return self.known and not self.guessed
+
     def learn(self, record: bytes) -> bool:
         """Adopt a record from the store or the log if its version is newer than the known one. Returns True if it was."""
         if self.known and record == self.stored:

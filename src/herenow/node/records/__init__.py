@@ -2,6 +2,7 @@
 
     mark_dirty ─▶ decider ─▶ steps (core.settle) ─▶ writer ─▶ engine
                      ▲                └─▶ ledger_writer, last_seen ─▶ ledger
+                     └── late_choices ◀─▶ ledger
     reader ◀─ engine, cold_cache ◀─ ledger
 
 `Records` is the face of this package. It calls the parts above through `RecordEvents`.
@@ -18,6 +19,7 @@ from herenow.node.records.cold_cache import ColdCache
 from herenow.node.records.decider import Decider
 from herenow.node.records.decision import NO_EDIT, kept_after_deletion
 from herenow.node.records.last_seen import RunMarkers, UncommittedEnds
+from herenow.node.records.late_choices import LateChoices
 from herenow.node.records.ledger_writer import LedgerWriter
 from herenow.node.records.paging import page_of, pages
 from herenow.node.records.reader import PART, Reader, is_at_hand
@@ -51,8 +53,8 @@ class Records:
         self.writer = writer = Writer(context, events)
         steps = DecisionSteps(context, reader, ledger_writer, delivery, events)
         self.decider = decider = Decider(context, reader, writer, delivery, steps)
-        self._context = context
-        self._delivery = delivery
+        self.late_choices = LateChoices(context, reader, decider, ledger_writer, markers, delivery)
+        self._context, self._delivery = context, delivery
 
         # Decide
         self.mark_dirty = decider.mark_dirty
@@ -120,8 +122,11 @@ class Records:
         self.markers.check(session.person.user)
 
     def forget_lost_before(self, person: Person, erased: int) -> None:
-        """Discard values of the user that the store lost, if they are older than the user's deletion at `erased` (ms).
+        """Discard values of the user that the store lost or lacks, if they are older than the deletion at `erased` (ms).
         Otherwise they would be written to the store again."""
+        late = self._context.people.late.get(person.user)
+        if late is not None and kept_after_deletion(late, erased) is None:
+            del self._context.people.late[person.user]
         lost = person.record.store_lacks
         if lost is not None:
             person.record.store_lacks = kept_after_deletion(lost, erased)

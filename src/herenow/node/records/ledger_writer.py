@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from herenow.core.model import Presence
+from herenow.core.model import Mode, Presence
 from herenow.core.record import UnknownFormat, decode
 from herenow.core.settle import droppable
 from herenow.core.values import Value
@@ -55,8 +55,7 @@ class LedgerWriter:
         self._ledger = context.ledger
         self._flush_every = context.settings.ledger_flush
         self._embedded = context.settings.engine_in_memory
-        self._markers = markers
-        self._ends = ends
+        self._markers, self._ends = markers, ends
         self._rows: dict[str, _Row] = {}
         self._wanted = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
@@ -78,6 +77,8 @@ class LedgerWriter:
         user changed from `before` to `after`, the user's run marker (`RunMarkers`) is checked, too."""
         if unsaved and (user in self._rows or len(self._rows) < BACKLOG):
             self._rows[user] = _Row(shard, record, after)
+            if (before.mode is Mode.INVISIBLE) != (after.mode is Mode.INVISIBLE):
+                self._wanted.set()  # other nodes hide or show the user by the ledger, too
         if before.sessions is not after.sessions or before.hidden is not after.hidden:
             self._markers.check(user)
 
@@ -159,7 +160,7 @@ class LedgerWriter:
 
     async def _save(self, rows: dict[str, _Row]) -> None:
         last_seen = {u: row.presence.last_seen for u, row in rows.items() if row.presence.last_seen is not None}
-        choices = [_choice(user, row.presence) for user, row in rows.items() if row.presence.chosen]
+        choices = [choice_of_record(user, row.presence) for user, row in rows.items() if row.presence.chosen]
         if last_seen:
             await write_within(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
         if choices:
@@ -227,5 +228,5 @@ def _last_evidence(presence: Presence) -> int:
     return max(presence.last_seen or 0, *(session.seen_at for session in presence.sessions))
 
 
-def _choice(user: str, presence: Presence) -> Choice:
+def choice_of_record(user: str, presence: Presence) -> Choice:
     return Choice(user, presence.chosen, presence.mode, presence.mode_until, presence.custom, presence.sources)

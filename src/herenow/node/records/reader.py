@@ -182,6 +182,15 @@ class Reader:
         """Return (presence, True if it is certainly current) of each user, in order, and keep no user in memory. The
         time taken does not show which users are hidden. `hidden_users`: those hidden from the requesting viewer
         only."""
+        late = self._context.people.late
+        if late:
+            hidden_users = {*hidden_users, *(user for user in users if user in late)}
+            shown = self._context.people.shown
+            found = await self._read(users, hidden_users)
+            return [(shown(user, each), sure) for user, (each, sure) in zip(users, found, strict=True)]
+        return await self._read(users, hidden_users)
+
+    async def _read(self, users: Sequence[str], hidden_users: Collection[str]) -> list[tuple[Presence, bool]]:
         find = self._context.people.find
         people = list(map(find, users))
         unknown = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from herenow.core.record import encode
 from herenow.core.settle import droppable, ends, settle
+from herenow.core.sources import without_choices
 from herenow.errors import Unavailable
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
@@ -36,20 +37,25 @@ class DecisionSteps:
         first = self._events.enforce_deletion(person)
         epoch, outages = self._context.authority.epoch, self._context.authority.outages
         edits = record.pending_edits
+        late = self._context.people.late.get(person.user)
+        before = record.presence
+        if late is not None and record.stored is None:  # the known choices are the ledger's: the store must get them
+            before = without_choices(before)
         held = [(session, session.facts(epoch)) for session in person.held]
         outcome = settle(
-            record.presence,
+            before,
             self._context.clock.now(),
             self._context.timings,
             epoch=epoch,
             held=[facts for _, facts in held],
             edits=[*first, *restored(person), *[pending.edit for pending in edits]],
             outage=outages.of(person.shard),
+            newer=late,
         )
         requested = any(pending.edit is not NO_EDIT for pending in edits)
-        if ends(record.presence, outcome.presence) and outages.ends_wait(person.shard, requested=requested):
+        if ends(before, outcome.presence) and outages.ends_wait(person.shard, requested=requested):
             raise EndsWait("no user is shown offline until every node has written its sessions")
-        return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
+        return Decision(person, before, record.stored, outcome, epoch, held, edits)
 
     def prepare(self, decision: Decision) -> None:
         """Encode the decision as a write for the store, and set `committing` of the user's record state. The caller

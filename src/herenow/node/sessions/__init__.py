@@ -12,11 +12,11 @@ from herenow.node.delivery import Delivery
 from herenow.node.records import Records
 from herenow.node.sessions.connections import ConnectionEvents, Connections
 from herenow.node.sessions.liveness import TURN, LivenessMonitor
-from herenow.node.sessions.modes import Modes
+from herenow.node.sessions.modes import Chosen, Modes
 from herenow.node.sessions.rest_beats import RestBeats
 from herenow.node.user_rate import UserRate
 
-__all__ = ["TURN", "ConnectionEvents", "Sessions"]
+__all__ = ["TURN", "Chosen", "ConnectionEvents", "Sessions"]
 
 
 class Sessions:

@@ -93,6 +93,8 @@ class Viewing:
         access.subscribe(self)
 
     def on_ledger_change(self, change: LedgerChange) -> None:
+        if change.kind == "choice":
+            self._records.late_choices.on_choice(change.a)
         self.reevaluation.on_ledger_change(change)
         self.typing_rooms.on_ledger_change(change)
 
@@ -100,3 +102,4 @@ class Viewing:
         self.reevaluation.on_trust_change()
         if trusted:  # the ledger may have gone back in time
             self._records.start_run_over()
+            self._records.late_choices.scan_soon()

@@ -72,7 +72,7 @@ class Subscriptions:
             person
             for person, sight in admitted
             if not (person.record.known and person.watchers.channels)  # `is_at_hand` inlined
-            and not is_at_hand(person, hidden=_is_frozen(sight))
+            and not is_at_hand(person, hidden=_is_frozen(sight) or person.user in self._people.late)
         ]
         if unknown:
             hidden = {person.user for person, sight in admitted if _is_frozen(sight)}

@@ -64,7 +64,7 @@ class Views:
         sights = await self._sights(viewer, [user for user, _ in records])
         found: list[bytes] = []
         for user, presence in records:
-            view = seen(presence, sights[user], self._delivery.today)
+            view = seen(self._people.shown(user, presence), sights[user], self._delivery.today)
             if view.status in wanted:
                 shard = self._people.shard_of(user)
                 body = status_body(user, view, stale=self._delivery.is_stale(shard))

@@ -147,7 +147,10 @@ class RunMarkers:
         """Return the last sign of life (ms) of the user's sessions that this node holds and the record has; None: there
         are none, or the user is hidden as far as this node knows."""
         person = self._context.people.find(user)
-        if person is None or not person.held or person.record.presence.hidden:
+        if person is None or not person.held:
+            return None
+        presence = self._context.people.shown(user, person.record.presence)
+        if presence.hidden:
             return None
         epoch = self._context.authority.epoch
         seen_at: int | None = None
