@@ -91,7 +91,11 @@ async def test_a_status_whose_stored_sources_are_unreadable_is_loaded_without_so
     await ledger.close()
 
 
-BACK_TO_0003 = ("ALTER TABLE choices DROP COLUMN sources", f"UPDATE {VERSION_TABLE} SET version_num = '0003'")
+BACK_TO_0003 = (
+    *(f"ALTER TABLE preferences DROP COLUMN {column}" for column in ("shown_at", "shown_last_seen", "shared_at")),
+    "ALTER TABLE choices DROP COLUMN sources",
+    f"UPDATE {VERSION_TABLE} SET version_num = '0003'",
+)
 
 
 async def test_going_back_to_the_schema_before_status_sources_keeps_the_mode_of_the_user(path):

@@ -30,9 +30,9 @@ from herenow.ports.ledger import (
     Remembered,
     TooManyBlocks,
     Void,
-    block_between,
+    blocks_between,
     frozen_row,
-    is_kept_when_lifted,
+    lifted_row,
 )
 from herenow.ports.relations import IN_CONTACT, MUTUAL, STRANGERS, Relation, Relations, SourceHealth
 from herenow.wire.relation_rows import RelationRow
@@ -68,8 +68,8 @@ __all__ = [
     "Void",
     "Write",
     "Written",
-    "block_between",
+    "blocks_between",
     "continues",
     "frozen_row",
-    "is_kept_when_lifted",
+    "lifted_row",
 ]

@@ -15,6 +15,7 @@ import msgspec
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.node.access import WHOLE, RelationCache
 from herenow.node.cluster import NodeMessages
+from herenow.node.context import Context
 from herenow.node.viewing.reevaluation import Reevaluation
 from herenow.node.viewing.typing import TypingRooms
 from herenow.ports import LedgerChange
@@ -30,8 +31,14 @@ class ChangedMessage(msgspec.Struct, frozen=True, tag="changed"):
 
 class RelationEvents:
     def __init__(
-        self, messages: NodeMessages, access: RelationCache, reevaluation: Reevaluation, typing: TypingRooms
+        self,
+        context: Context,
+        messages: NodeMessages,
+        access: RelationCache,
+        reevaluation: Reevaluation,
+        typing: TypingRooms,
     ) -> None:
+        self._tasks = context.tasks
         self._messages = messages
         self._access = access
         self._reevaluation = reevaluation
@@ -47,6 +54,20 @@ class RelationEvents:
         for change in changes:
             self._typing.on_ledger_change(change)
             await self._reevaluation.apply_change(change)
+
+    async def spread_block(self, user: str, other: str) -> None:
+        """Do the same as `spread` for a block of `other` that `user` placed or lifted, but wait for the views of `user`
+        only. The time of the answer must not depend on whether the other is here and watches."""
+        change = LedgerChange("relation", user, other)
+        self._access.forget(change)
+        await self._send([change])
+        self._typing.on_ledger_change(change)
+        self._tasks.spawn(self._reevaluation.reevaluate(other, [user]), "block")
+        await self._reevaluation.reevaluate(user, [other])
+
+    def spread_later(self, change: LedgerChange) -> None:
+        """Do the same as `spread` in the background, after a change that may not have been written."""
+        self._tasks.spawn(self.spread([change]), change.kind)
 
     async def spread_soon(self, changes: Sequence[LedgerChange]) -> None:
         """Do the same as `spread` for changes that the application reports, but return without waiting for the views.
