@@ -283,7 +283,7 @@ def undo(monkeypatches):
 # --- Planted leaks of hiding and showing
 
 
-def written_first(_privacy, _hiding, _change):
+def written_first(_events, _hiding, _change):
     return nullcontext()
 
 
@@ -301,7 +301,7 @@ def kept_value(row, between, preferences):
     return row if first is None else replace(row, blocker_seen=first.last_seen)
 
 
-HIDES_LATE = ("herenow.node.viewing.privacy.Privacy._hidden_first", written_first)
+HIDES_LATE = ("herenow.node.viewing.relation_events.RelationEvents._hidden_first", written_first)
 OWN_BLOCK_COUNTS = ("herenow.node.access.relation_cache.blocks_between", one_block)
 KEEPS_OWN_BLOCK = ("herenow_testing.world.memory_ledger.frozen_row", kept_value)
 

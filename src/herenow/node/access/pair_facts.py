@@ -156,13 +156,19 @@ class ViewerFacts:
             self.others.pop(target, None)
 
 
+class _HiddenPairs(dict[tuple[str, str], Callable[[PairFact], PairFact]]):
+    """(viewer, target) → what a block that is being written makes of their facts."""
+
+
+class _HiddenUsers(dict[str, Callable[[Preferences], Preferences]]):
+    """User → what an edit that is being written makes of the preferences."""
+
+
 class PairFacts:
     def __init__(self) -> None:
         self._ties: Lru[str, ViewerFacts] = Lru(VIEWERS)
         self._preferences: Lru[str, Preferences] = Lru(USERS)
-        self._hidden_pairs: dict[tuple[str, str], Callable[[PairFact], PairFact]] = {}
-        """(viewer, target) → what a block that is being written makes of their facts."""
-        self._hidden_users: dict[str, Callable[[Preferences], Preferences]] = {}
+        self._hidden_pairs, self._hidden_users = _HiddenPairs(), _HiddenUsers()
         self._classes: Lru[tuple[bool, Block | None, Block | None, Preferences, bool], Verdict] = Lru(CLASSES)
 
     # Unknown facts

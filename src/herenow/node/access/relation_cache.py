@@ -95,7 +95,6 @@ class RelationCache:
         self._facts = PairFacts()
         self._members: Lru[tuple[str, str], bool] = Lru(MEMBERS)
         self._ends: list[tuple[int, str, str]] = []
-        """Heap of (time in ms, viewer, target): their contact ends then. Without a target: the viewer may see times then."""
         self._changes = _Changes()
         limit = context.settings.relations_ttl if context.settings.asks_the_application else None
         self._refresh: RefreshSchedule[str | tuple[str, str]] = RefreshSchedule(limit, context.clock.monotonic)
@@ -458,6 +457,8 @@ class RelationCache:
             del self._members[member]
 
     def _end_contacts(self) -> None:
+        """Apply what is over now in `_ends`, a heap of (time in ms, viewer, target): contacts and, without a target, the
+        time after which the viewer may see times."""
         now = self._clock.now()
         while self._ends and self._ends[0][0] <= now:
             _, viewer, target = heapq.heappop(self._ends)

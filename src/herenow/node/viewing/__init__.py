@@ -43,8 +43,8 @@ class Viewing:
         self.views = views = Views(context, delivery, records, access)
         self.polling = polling = Polling(context, records)
         self.typing_rooms = typing = TypingRooms(context, delivery, records, cluster.messages, access)
-        relation_events = RelationEvents(context, cluster.messages, access, reevaluation, typing)
-        self.privacy = privacy = Privacy(context, records, access, reevaluation, relation_events)
+        relation_events = RelationEvents(cluster.messages, access, reevaluation, typing)
+        self.privacy = privacy = Privacy(context, records, relation_events)
         self.graph = graph = Graph(context, relation_events)
         # Watch
         self.subscribe = subscriptions.subscribe

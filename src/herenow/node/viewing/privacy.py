@@ -6,15 +6,13 @@ ledger in the transaction that writes: facts that were read before it may change
 block by changing them again and again.
 
 Hiding takes effect in the memory of this node before it is written, so that the frame of a block comes as soon after its
-last seen as that of a sign-out. Like a sign-out it is decided first, which asks the live store once. The end of hiding is
-written first.
+last seen as that of a sign-out. Like a sign-out it is decided first. The end of hiding is written first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import nullcontext
 
 from herenow.core.limits import BLOCKING, MAX_BLOCKS
 from herenow.core.model import Presence
@@ -27,32 +25,21 @@ from herenow.core.visibility import (
     last_seen_if_gone,
     last_seen_if_shown,
 )
-from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
+from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import read_within, write_within
-from herenow.node.access import RelationCache
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records import Records
 from herenow.node.user_rate import UserRate
-from herenow.node.viewing.reevaluation import Reevaluation
 from herenow.node.viewing.relation_events import RelationEvents
 from herenow.ports import BlockRow, LedgerChange, TooManyBlocks
 
 
 class Privacy:
-    def __init__(
-        self,
-        context: Context,
-        records: Records,
-        access: RelationCache,
-        reevaluation: Reevaluation,
-        relation_events: RelationEvents,
-    ) -> None:
+    def __init__(self, context: Context, records: Records, relation_events: RelationEvents) -> None:
         self._clock = context.clock
         self._ledger = context.ledger
         self._records = records
-        self._access = access
-        self._reevaluation = reevaluation
         self._relation_events = relation_events
         self._rate = UserRate(BLOCKING, context.clock)
 
@@ -66,30 +53,15 @@ class Privacy:
         presence = await self._decided(user)
         last_seen = last_seen_after(edit, presence, now)
         change, hides = LedgerChange("preferences", user, ""), edit.visibility is Visibility.NOBODY
-        hiding = self._access.hiding_by_preferences(user, lambda before: edited(before, edit, now, last_seen))
-        with self._hidden_first(hiding, change) if hides else nullcontext():
+        hiding = self._relation_events.hidden_by_preferences(user, lambda before: edited(before, edit, now, last_seen))
+        with hiding if hides else nullcontext():
             after = await write_within(self._ledger.set_preferences(user, edit, now, last_seen), LEDGER_DEADLINE)
         await self._relation_events.spread([change])
         return after
 
-    @contextmanager
-    def _hidden_first(self, hiding: AbstractContextManager[None], change: LedgerChange) -> Iterator[None]:
-        """Apply the cached facts of `hiding` to the views of this node, before the ledger has them. If the write fails,
-        query the facts again. While the ledger does not answer, hide nothing: the write will fail."""
-        if self._access.trouble is not None:
-            yield
-            return
-        with hiding:
-            self._reevaluation.apply_cached(change)
-            try:
-                yield
-            except HerenowError:
-                self._relation_events.spread_later(change)
-                raise
-
     async def _decided(self, user: str) -> Presence:
-        """Return the user's presence after a decision, as long as the live store answers; it is the time that a sign-out
-        takes. Otherwise return the known one."""
+        """Return the user's presence after a decision, which a sign-out needs too, or the known one if the live store does
+        not answer."""
         try:
             return await self._records.wait_decided(user)
         except (Unavailable, UnknownOutcome):
@@ -116,9 +88,8 @@ class Privacy:
             blocker_seen=last_seen_if_gone(mine, now),
             blocked_seen=last_seen_if_gone(theirs, now),
         )
-        change = LedgerChange("relation", user, other)
         try:
-            with self._hidden_first(self._access.hiding_by_block(row), change):
+            with self._relation_events.hidden_by_block(row):
                 await write_within(self._ledger.block(row, MAX_BLOCKS), LEDGER_DEADLINE)
         except TooManyBlocks:
             raise ProtocolError("too_many_blocks", f"A user may block {MAX_BLOCKS} users.") from None

@@ -114,6 +114,9 @@ class Reevaluation:
             some = viewers[start : start + AT_A_TIME]
             await asyncio.wait([self._tasks.spawn(self.reevaluate(v, None), "look-again") for v in some])
 
+    def reevaluate_soon(self, viewer: str, targets: Sequence[str]) -> None:
+        self._tasks.spawn(self.reevaluate(viewer, targets), "soon")
+
     async def reevaluate(self, viewer: str, targets: Sequence[str] | None) -> None:
         """Apply the current rules to what the viewer's connections see of these targets (None: all that they watch).
         Contacts, and targets that a stream named earlier, are added if the viewer may see them by now."""

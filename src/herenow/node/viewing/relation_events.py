@@ -7,18 +7,18 @@ the new values, so a false message makes a node ask again and no more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 import msgspec
 
-from herenow.errors import Unavailable, UnknownOutcome
+from herenow.core.visibility import Preferences
+from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.node.access import WHOLE, RelationCache
 from herenow.node.cluster import NodeMessages
-from herenow.node.context import Context
 from herenow.node.viewing.reevaluation import Reevaluation
 from herenow.node.viewing.typing import TypingRooms
-from herenow.ports import LedgerChange
+from herenow.ports import BlockRow, LedgerChange
 
 MOST = 200
 """Changes in one message. More at once are an import, for which the change table is fast enough."""
@@ -31,14 +31,8 @@ class ChangedMessage(msgspec.Struct, frozen=True, tag="changed"):
 
 class RelationEvents:
     def __init__(
-        self,
-        context: Context,
-        messages: NodeMessages,
-        access: RelationCache,
-        reevaluation: Reevaluation,
-        typing: TypingRooms,
+        self, messages: NodeMessages, access: RelationCache, reevaluation: Reevaluation, typing: TypingRooms
     ) -> None:
-        self._tasks = context.tasks
         self._messages = messages
         self._access = access
         self._reevaluation = reevaluation
@@ -62,12 +56,34 @@ class RelationEvents:
         self._access.forget(change)
         await self._send([change])
         self._typing.on_ledger_change(change)
-        self._tasks.spawn(self._reevaluation.reevaluate(other, [user]), "block")
+        self._reevaluation.reevaluate_soon(other, [user])
         await self._reevaluation.reevaluate(user, [other])
 
-    def spread_later(self, change: LedgerChange) -> None:
-        """Do the same as `spread` in the background, after a change that may not have been written."""
-        self._tasks.spawn(self.spread([change]), change.kind)
+    def hidden_by_block(self, row: BlockRow) -> AbstractContextManager[None]:
+        """Hide two users from each other on this node, before the ledger has the block."""
+        change = LedgerChange("relation", row.blocker, row.blocked)
+        return self._hidden_first(self._access.hiding_by_block(row), change)
+
+    def hidden_by_preferences(
+        self, user: str, hide: Callable[[Preferences], Preferences]
+    ) -> AbstractContextManager[None]:
+        """Hide a user on this node by changed preferences, before the ledger has them."""
+        return self._hidden_first(self._access.hiding_by_preferences(user, hide), LedgerChange("preferences", user, ""))
+
+    @contextmanager
+    def _hidden_first(self, hiding: AbstractContextManager[None], change: LedgerChange) -> Iterator[None]:
+        """Apply the cached facts of `hiding` to the views of this node, before the ledger has them. If the write fails,
+        query the facts again. While the ledger does not answer, hide nothing: the write will fail."""
+        if self._access.trouble is not None:
+            yield
+            return
+        with hiding:
+            self._reevaluation.apply_cached(change)
+            try:
+                yield
+            except HerenowError:
+                self._access.changed(change)
+                raise
 
     async def spread_soon(self, changes: Sequence[LedgerChange]) -> None:
         """Do the same as `spread` for changes that the application reports, but return without waiting for the views.
