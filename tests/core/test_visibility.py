@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.story import T0, M, Story, table
 
-from herenow.core.model import NOBODY_HERE, Bucket, Presence, Status, public, truth
+from herenow.core.model import NOBODY_HERE, Bucket, Presence, Status, View, public, truth
 from herenow.core.values import replace as altered
 from herenow.core.visibility import (
     DAY,
     RULES,
+    SHARED_FOR,
     Block,
     Facts,
     Kind,
@@ -22,13 +23,13 @@ from herenow.core.visibility import (
     Visibility,
     bucket_of,
     day_of,
-    earliest,
     edited,
     judge,
     last_seen_if_gone,
+    last_seen_if_shown,
     last_seen_when_blocked,
+    last_seen_when_lifted,
     may_hear_typing,
-    outlasts_a_block,
     seen,
     seen_by_oneself,
     status_in_public,
@@ -39,11 +40,16 @@ NOBODY = Preferences(Visibility.NOBODY, hidden_at=50, hidden_last_seen=40)
 SECRETIVE = Preferences(share_last_seen=False)
 BLOCKED = Block(last_seen=30)
 LIFTED = Block(last_seen=30, lifted_at=60)
+ENDED = Preferences(shown_at=70, shown_last_seen=40)
 TODAY = day_of(T0)
 
 
 def frozen(last_seen, *, blurred=False):
     return ViewScope(Kind.FROZEN, blurred=blurred, last_seen=last_seen)
+
+
+def since(floor, last_seen, *, blurred=False):
+    return ViewScope(Kind.SHOWN, blurred=blurred, last_seen=last_seen, floor=floor)
 
 
 @table(
@@ -92,7 +98,39 @@ def frozen(last_seen, *, blurred=False):
             frozen(30),
             "blocked",
         ),
-        "a lifted block is none": (Facts(contact=True, block=LIFTED), ViewScope.FULL, "contacts"),
+        "a lifted block is only a floor": (Facts(contact=True, block=LIFTED), since(60, 30), "contacts"),
+        "the viewer's own block": (Facts(contact=True, own_block=BLOCKED), frozen(30), "blocked"),
+        "the viewer's own block counts before that of the target": (
+            Facts(contact=True, own_block=Block(20), block=BLOCKED),
+            frozen(20),
+            "blocked",
+        ),
+        "the target's block after the viewer's own one was lifted": (
+            Facts(contact=True, own_block=None, block=BLOCKED),
+            frozen(30),
+            "blocked",
+        ),
+        "nobody has ended": (Facts(contact=True, target=ENDED), since(70, 40), "contacts"),
+        "nobody has ended, the viewer does not share": (
+            Facts(contact=True, target=ENDED, viewer_shares=False),
+            since(70, 40, blurred=True),
+            "blurred",
+        ),
+        "nobody ended after a block: not seen since the block began": (
+            Facts(contact=True, target=ENDED, block=LIFTED),
+            since(70, 30),
+            "contacts",
+        ),
+        "nobody ended after a block: seen at its end": (
+            Facts(contact=True, target=replace(ENDED, shown_last_seen=70), block=LIFTED),
+            since(70, 70),
+            "contacts",
+        ),
+        "nobody ended before a block did": (
+            Facts(contact=True, target=ENDED, block=replace(LIFTED, lifted_at=80)),
+            since(80, 30),
+            "contacts",
+        ),
         "a lifted block of strangers": (Facts(block=LIFTED), ViewScope.NONE, "not_related"),
         # Nobody
         "nobody": (Facts(contact=True, target=NOBODY), frozen(40), "nobody"),
@@ -107,13 +145,13 @@ def frozen(last_seen, *, blurred=False):
             frozen(30),
             "nobody",
         ),
-        "nobody, in the moment a block was lifted": (
-            Facts(contact=True, target=NOBODY, block=replace(LIFTED, lifted_at=50)),
+        "nobody, since after a block was lifted: not seen in between": (
+            Facts(contact=True, target=NOBODY, block=replace(LIFTED, lifted_at=49)),
             frozen(30),
             "nobody",
         ),
         "nobody, since after a block was lifted: seen in between": (
-            Facts(contact=True, target=NOBODY, block=replace(LIFTED, lifted_at=49)),
+            Facts(contact=True, target=NOBODY, block=replace(LIFTED, lifted_at=39)),
             frozen(40),
             "nobody",
         ),
@@ -173,6 +211,7 @@ others = st.builds(
     contact=st.booleans(),
     shares_room=st.booleans(),
     block=blocks,
+    own_block=st.one_of(st.none(), st.builds(Block, times)),
     target=some_preferences(),
     viewer_shares=st.booleans(),
     invisible=st.booleans(),
@@ -193,10 +232,6 @@ presences = st.sampled_from(
 )
 
 
-def in_force(block):
-    return block is not None and block.lifted_at is None
-
-
 @given(others)
 def test_for_every_viewer_and_target_a_named_visibility_rule_decides(facts):
     assert judge(facts).rule in [name for name, _ in RULES[2:]]
@@ -213,7 +248,7 @@ def test_only_the_user_and_services_see_the_true_status_of_a_hidden_user(facts, 
 
 @given(others, presences, presences)
 def test_the_view_of_a_blocking_or_hidden_user_is_the_same_whatever_the_user_does(facts, one, other):
-    if in_force(facts.block) or facts.target.visibility is Visibility.NOBODY:
+    if facts.blocked or facts.target.visibility is Visibility.NOBODY:
         sight = judge(facts).scope
         assert seen(one, sight, TODAY) == seen(other, sight, TODAY)
         assert seen(one, sight, TODAY).status is Status.OFFLINE
@@ -224,15 +259,17 @@ def test_the_view_of_a_blocking_or_hidden_user_is_the_same_whatever_the_user_doe
 def test_a_block_between_strangers_does_not_change_what_the_viewer_sees(facts):
     facts = replace(facts, mutual_follow=False, contact=False, shares_room=False)
     if facts.target.visibility is not Visibility.EVERYONE:
-        assert judge(facts).scope == judge(replace(facts, block=None)).scope == ViewScope.NONE
+        alone = replace(facts, block=None, own_block=None)
+        assert judge(facts).scope == judge(alone).scope == ViewScope.NONE
 
 
 @given(others, presences)
 def test_a_blocked_viewer_sees_exactly_what_a_sign_out_at_that_moment_would_show(facts, presence):
     """The viewer gets exactly the view of a user who signed out at that moment, in the usual shape."""
-    unblocked = replace(facts, block=None)
+    unblocked = replace(facts, block=None, own_block=None)
     block = Block(last_seen_when_blocked(last_seen_if_gone(presence, T0 + 60 * M), None, facts.target))
-    hidden = seen(presence, judge(replace(facts, block=block)).scope, TODAY)
+    hidden = seen(presence, judge(replace(unblocked, block=block)).scope, TODAY)
+    assert hidden == seen(presence, judge(replace(unblocked, own_block=block)).scope, TODAY)
     gone = altered(presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset())
     gone = altered(gone, last_seen=last_seen_if_gone(presence, T0 + 60 * M))
     assert hidden == seen(gone, judge(unblocked).scope, TODAY)
@@ -241,7 +278,7 @@ def test_a_blocked_viewer_sees_exactly_what_a_sign_out_at_that_moment_would_show
 @given(others, presences)
 def test_visibility_nobody_shows_viewers_exactly_what_a_sign_out_would_show(facts, presence):
     shown = replace(facts.target, visibility=Visibility.CONTACTS, hidden_at=None, hidden_last_seen=None)
-    facts = replace(facts, block=None, target=shown)
+    facts = replace(facts, block=None, own_block=None, target=shown)
     gone_at = last_seen_if_gone(presence, T0 + 60 * M)
     hiding = edited(shown, PreferencesEdit(Visibility.NOBODY), T0 + 60 * M, gone_at)
     gone = altered(presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset())
@@ -271,6 +308,89 @@ def test_a_block_in_addition_to_other_hiding_never_shows_the_viewer_more(facts):
         assert judge(more).scope.kind in (Kind.NONE, Kind.FROZEN)
 
 
+# --- Coming back
+
+LATER = T0 + 90 * M
+
+
+@table(
+    "script, platforms",
+    {
+        "one device": ("connect d1 as web, 1m", ["web"]),
+        "two devices": ("connect d1 as web, 1s, connect d2 as mobile, mode busy, 1m", ["web"]),
+        "an idle device": ("connect d1 as web, 30m", ["web"]),
+        "in grace": ("connect d1 as web, 1m, drop d1, 1s", ["web"]),
+        "invisible before": ("connect d1 as web, 1s, connect d2 as mobile, mode invisible, 1m, mode auto, 1s", ["web"]),
+    },
+)
+@pytest.mark.parametrize(
+    "ended",
+    [
+        Facts(contact=True, target=replace(ENDED, shown_at=LATER)),
+        Facts(contact=True, block=replace(LIFTED, lifted_at=LATER)),
+    ],
+)
+def test_a_user_whose_hiding_ends_looks_as_if_arriving_then_on_one_device(script, platforms, ended):
+    record = Story().play(script).record
+    view = seen(record, judge(ended).scope)
+    assert (view.status, view.since, view.custom) == (record.status, LATER, record.custom)
+    assert [platform.word for platform in view.platforms] == platforms
+
+
+def test_a_change_of_status_after_hiding_ended_is_shown_as_to_all_viewers():
+    record = Story().play("connect d1 as web, 1s, connect d2 as mobile, 1m, mode busy, 1m").record
+    assert record.since is not None
+    ended = Facts(contact=True, block=replace(LIFTED, lifted_at=record.since - 1))
+    assert seen(record, judge(ended).scope) == seen(record, ViewScope.FULL)
+
+
+def test_the_end_of_invisibility_shows_one_platform_of_two():
+    story = Story().play("connect d1 as web, 1s, connect d2 as mobile, mode busy, mode invisible, 1m, mode auto")
+    assert [platform.word for platform in seen(story.record, ViewScope.FULL).platforms] == ["web"]
+
+
+@pytest.mark.parametrize(
+    "script", ["connect d1, 1m, bye d1", "connect d1, 1m, drop d1, 1h", "connect d1, 1m, mode invisible"]
+)
+def test_a_user_who_left_while_hidden_keeps_the_last_seen_from_before_when_hiding_ends(script):
+    record = Story().play(script).record
+    scope = judge(Facts(contact=True, block=Block(T0, LATER))).scope
+    assert seen(record, scope) == View(since=T0, last_seen=T0)
+    assert last_seen_if_shown(record, LATER) is None
+
+
+def test_a_user_who_is_lost_just_after_hiding_ended_was_last_seen_when_it_ended():
+    lost = Story().play("connect d1, 1m, drop d1, 1s").record
+    block = Block(last_seen_when_lifted(T0, Preferences(), last_seen_if_shown(lost, LATER)), LATER)
+    gone = Story().play("connect d1, 1m, drop d1, 1h").record
+    assert seen(gone, judge(Facts(contact=True, block=block)).scope).last_seen == LATER
+
+
+def test_a_block_lifted_while_the_visibility_is_nobody_keeps_its_last_seen():
+    assert last_seen_when_lifted(30, NOBODY, LATER) == 30
+    assert last_seen_when_lifted(30, Preferences(), LATER) == LATER
+    assert last_seen_when_lifted(30, Preferences(), None) == 30
+
+
+def test_a_second_block_after_a_lifted_one_keeps_the_last_seen_of_the_first_if_the_user_was_not_here_since():
+    assert last_seen_when_blocked(55, LIFTED, Preferences()) == 30
+    assert last_seen_when_blocked(61, LIFTED, Preferences()) == 61
+
+
+# --- Reciprocity
+
+
+def test_sharing_last_seen_again_lets_the_user_see_times_only_after_a_minute():
+    hides = edited(Preferences(), PreferencesEdit(share_last_seen=False), 5, None)
+    shares = edited(hides, PreferencesEdit(share_last_seen=True), 7, None)
+    assert (hides.shared_at, shares.shared_at) == (None, 7)
+    assert not shares.may_see_times(7 + SHARED_FOR - 1)
+    assert shares.may_see_times(7 + SHARED_FOR)
+    assert edited(shares, PreferencesEdit(share_last_seen=True), 9, None) == shares
+    assert Preferences().may_see_times(0)
+    assert not hides.may_see_times(7 + SHARED_FOR)
+
+
 # --- Two ways of hiding at once
 
 HERE = Story().play("connect d1, 1s").record
@@ -287,29 +407,9 @@ def test_a_viewer_blocked_while_a_user_hid_still_sees_the_earlier_last_seen_when
     assert judge(Facts(contact=True, block=block)).scope == frozen(40)
 
 
-def test_a_lifted_block_is_kept_only_while_the_user_has_visibility_nobody():
-    assert outlasts_a_block(NOBODY)
-    assert not outlasts_a_block(EVERYONE)
-    assert not outlasts_a_block(Preferences())
-
-
 def test_blocked_strangers_who_become_friends_see_the_last_seen_of_the_time_of_the_block():
     block = Block(last_seen_when_blocked(last_seen_if_gone(HERE, NOW), None, Preferences()))
     assert judge(Facts(contact=True, block=block)).scope == frozen(NOW)
-
-
-@table(
-    "blocks, counts",
-    {
-        "none": ([], None),
-        "one": ([(5, Block(1))], Block(1)),
-        "the earlier": ([(5, Block(1)), (4, Block(2))], Block(2)),
-        "in force before lifted": ([(4, Block(1, 9)), (5, Block(2))], Block(2)),
-        "the last one lifted": ([(4, Block(1, 9)), (5, Block(2, 8))], Block(1, 9)),
-    },
-)
-def test_of_two_blocks_between_users_the_earlier_one_in_force_counts(blocks, counts):
-    assert earliest(blocks) == counts
 
 
 @table(
@@ -335,11 +435,21 @@ def test_a_user_who_hides_gets_the_last_seen_of_a_user_who_leaves_at_that_moment
             Preferences(Visibility.NOBODY, hidden_at=7, hidden_last_seen=5),
         ),
         "to nobody again": (NOBODY, Visibility.NOBODY, NOBODY),
-        "from nobody": (NOBODY, Visibility.EVERYONE, EVERYONE),
+        "from nobody": (NOBODY, Visibility.EVERYONE, replace(EVERYONE, shown_at=7, shown_last_seen=5)),
+        "from nobody to nobody again, not seen in between": (
+            Preferences(shown_at=6, shown_last_seen=3),
+            Visibility.NOBODY,
+            Preferences(Visibility.NOBODY, hidden_at=7, hidden_last_seen=3),
+        ),
+        "from nobody to nobody again, seen in between": (
+            Preferences(shown_at=4, shown_last_seen=3),
+            Visibility.NOBODY,
+            Preferences(Visibility.NOBODY, hidden_at=7, hidden_last_seen=5),
+        ),
         "everything else stays": (
             replace(NOBODY, public=True, share_last_seen=False),
             Visibility.CONTACTS,
-            Preferences(public=True, share_last_seen=False),
+            Preferences(public=True, share_last_seen=False, shown_at=7, shown_last_seen=5),
         ),
     },
 )

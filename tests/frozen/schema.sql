@@ -79,7 +79,7 @@ CREATE TABLE open_marks (
  WITHOUT ROWID
 CREATE TABLE preferences (
 	user TEXT NOT NULL, 
-	idle_after BIGINT, visibility SMALLINT, hidden_at BIGINT, hidden_last_seen BIGINT, share_last_seen BOOLEAN, public BOOLEAN, 
+	idle_after BIGINT, visibility SMALLINT, hidden_at BIGINT, hidden_last_seen BIGINT, share_last_seen BOOLEAN, public BOOLEAN, shown_at BIGINT, shown_last_seen BIGINT, shared_at BIGINT, 
 	PRIMARY KEY (user)
 )
  WITHOUT ROWID
@@ -174,6 +174,9 @@ CREATE TABLE preferences (
 	hidden_last_seen BIGINT, 
 	share_last_seen BOOLEAN, 
 	public BOOLEAN, 
+	shown_at BIGINT, 
+	shown_last_seen BIGINT, 
+	shared_at BIGINT, 
 	PRIMARY KEY ("user")
 )
 CREATE TABLE runs (

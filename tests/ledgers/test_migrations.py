@@ -92,6 +92,7 @@ async def test_a_status_whose_stored_sources_are_unreadable_is_loaded_without_so
 
 
 BACK_TO_0003 = (
+    *(f"ALTER TABLE preferences DROP COLUMN {column}" for column in ("shown_at", "shown_last_seen", "shared_at")),
     "DROP TABLE late_choices",
     "ALTER TABLE choices DROP COLUMN sources",
     f"UPDATE {VERSION_TABLE} SET version_num = '0003'",

@@ -8,7 +8,7 @@ import sqlalchemy
 from sqlalchemy.util import await_only
 
 from herenow.core.model import Mode
-from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
+from herenow.core.visibility import Preferences, PreferencesEdit
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers import open_ledger
 from herenow.ledgers.sql import LockKind
@@ -155,18 +155,6 @@ async def test_postgresql_reads_do_not_wait_for_uncommitted_writes(ledger, other
     assert await seen(other, "ana") == NOW
     await slow.go_on()
     assert await other.preferences(["ana"]) == {}
-
-
-async def test_a_lifted_block_is_removed_from_the_database_when_both_users_stop_hiding_at_once(ledger, other):
-    nobody, contacts = (PreferencesEdit(visibility=v) for v in (Visibility.NOBODY, Visibility.CONTACTS))
-    for user in ("ana", "bo"):
-        await ledger.set_preferences(user, nobody, NOW, None)
-    await ledger.block(BlockRow("ana", "bo", NOW))
-    await ledger.unblock("ana", "bo", NOW + 1)
-    await asyncio.gather(
-        ledger.set_preferences("ana", contacts, NOW + 2, None), other.set_preferences("bo", contacts, NOW + 2, None)
-    )
-    assert await ledger.blocks("ana", ["bo"]) == []
 
 
 async def test_deleting_a_user_also_deletes_a_last_seen_time_that_is_being_saved(server, ledger, other):

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herenow.core.visibility import Block, Facts, Preferences, ViewScope, Visibility, judge
+from herenow.core.visibility import SHARED_FOR, Block, Facts, Preferences, ViewScope, Visibility, judge
 from herenow.node.access import pair_facts
 from herenow.node.access.pair_facts import PairFacts, pair_fact
-from herenow.ports import BlockRow, Relation, block_between
+from herenow.ports import BlockRow, Relation, blocks_between
 
-NOW = 1_000
+NOW = 1_000_000
 relations = st.builds(
     Relation,
     mutual_follow=st.booleans(),
@@ -26,8 +26,11 @@ preferences = st.builds(
     public=st.booleans(),
     hidden_at=st.sampled_from([None, 10, 11]),
     hidden_last_seen=st.sampled_from([None, 7]),
+    shown_at=st.sampled_from([None, 12]),
+    shared_at=st.sampled_from([None, NOW - SHARED_FOR, NOW]),
 )
-pairs = st.lists(st.tuples(relations, st.booleans(), blocks, preferences), min_size=1, max_size=12)
+own_blocks = st.one_of(st.none(), st.builds(Block, st.sampled_from([None, 8])))
+pairs = st.lists(st.tuples(relations, st.booleans(), blocks, own_blocks, preferences), min_size=1, max_size=12)
 
 
 @given(pairs, preferences)
@@ -35,10 +38,10 @@ def test_every_lookup_in_the_relation_cache_agrees_with_the_visibility_rules(pai
     known = PairFacts()
     known.learn_preferences("target", theirs)
     expected = {"target": ViewScope.TRUTH, "unknown": ViewScope.NONE}
-    for number, (relation, room, block, mine) in enumerate(pairs):
+    for number, (relation, room, block, own_block, mine) in enumerate(pairs):
         viewer = f"v{number}"
         known.learn_preferences(viewer, mine)
-        known.learn_facts(viewer, {"target": pair_fact(relation, shares_room=room, block=block)})
+        known.learn_facts(viewer, {"target": pair_fact(relation, shares_room=room, block=block, own_block=own_block)})
         ends = relation.contact_until
         verdict = judge(
             Facts(
@@ -46,8 +49,9 @@ def test_every_lookup_in_the_relation_cache_agrees_with_the_visibility_rules(pai
                 contact=relation.contact and (ends is None or ends > NOW),
                 shares_room=room,
                 block=block,
+                own_block=own_block,
                 target=theirs,
-                viewer_shares=mine.share_last_seen,
+                viewer_shares=mine.may_see_times(NOW),
             )
         )
         assert known.verdict(viewer, "target", NOW) == verdict
@@ -120,11 +124,14 @@ def test_the_most_frequent_relation_of_a_viewer_is_cached_compactly_even_if_lear
 
 def test_each_user_of_a_block_sees_the_frozen_last_seen_of_the_other():
     rows = [BlockRow("ana", "bob", 5, blocker_seen=1, blocked_seen=2)]
-    assert block_between(rows, "ana") == Block(1)
-    assert block_between(rows, "bob") == Block(2)
+    assert blocks_between(rows, "ana") == (Block(1), None)
+    assert blocks_between(rows, "bob") == (None, Block(2))
     rows.append(BlockRow("bob", "ana", 4, blocker_seen=3, blocked_seen=4))
-    assert block_between(rows, "ana") == Block(4)  # the earlier one
-    assert block_between([], "ana") is None
+    assert blocks_between(rows, "ana") == (Block(1), Block(4))
+    rows[1] = BlockRow("bob", "ana", 4, blocker_seen=3, blocked_seen=4, lifted_at=6)
+    assert blocks_between(rows, "ana") == (Block(1), None)  # the viewer's own one leaves no trace
+    assert blocks_between(rows, "bob") == (Block(3, 6), Block(2))
+    assert blocks_between([], "ana") == (None, None)
 
 
 class Remembered:

@@ -1,5 +1,6 @@
 """Situations G: privacy choices take effect at once, for all affected viewers and no others."""
 
+import asyncio
 from dataclasses import replace
 
 import msgspec
@@ -334,6 +335,56 @@ async def test_members_of_the_same_room_see_each_other_only_if_configured(world)
         await open_house.close()
 
 
+# --- How a viewer could tell
+
+
+@pytest.mark.parametrize("hiding", ["block", "nobody", "bye"])
+async def test_g14_a_viewer_who_lifts_their_own_block_sees_the_time_at_which_the_user_hid(world, hiding):
+    node, ana, bob = await meet(world)
+    await node.node.viewing.block("bob", "ana")
+    await world.sleep(5)
+    at = world.now
+    if hiding == "block":
+        await node.node.viewing.block("ana", "bob")
+    elif hiding == "nobody":
+        await decide(node, "ana", NOBODY)
+    else:
+        await ana.bye()
+    await world.sleep(5)
+    bob.forget()
+    await node.node.viewing.unblock("bob", "ana")
+    await world.sleep(0.1)
+    assert [(shown.status, shown.last_seen) for shown in bob.shown["ana"]] == [("offline", at)]
+    assert await see(node, "bob", "ana") == offline("ana", at)
+
+
+@pytest.mark.parametrize("hiding", ["block", "nobody"])
+async def test_g16_viewers_see_a_user_hide_before_the_slow_database_has_it(world, hiding):
+    node, _, bob = await meet(world)
+    world.ledger.privacy_delay = 0.4
+    at = world.now
+    hide = node.node.viewing.block("ana", "bob") if hiding == "block" else decide(node, "ana", NOBODY)
+    hidden = asyncio.ensure_future(hide)
+    await world.sleep(0.1)
+    assert not hidden.done()
+    assert bob.last("ana").value == replace(bob.last("ana").value, status="offline", since=at, last_seen=at)
+    assert bob.last("ana").as_of == at
+    assert await see(node, "bob", "ana") == offline("ana", at)
+    await hidden
+    await world.sleep(1)
+    assert await see(node, "bob", "ana") == offline("ana", at)
+
+
+async def test_a_block_that_cannot_be_written_is_undone_when_the_database_answers_again(world):
+    node, _, bob = await meet(world)
+    world.ledger.away = True
+    with pytest.raises(Unavailable):
+        await node.node.viewing.block("ana", "bob")
+    world.ledger.away = False
+    await world.sleep(3)
+    assert bob.last("ana").status == "online"
+
+
 # --- Last seen
 
 
@@ -349,7 +400,10 @@ async def test_g9_a_viewer_who_hides_their_last_seen_sees_only_an_approximate_la
     assert (shown.status, shown.last_seen, shown.since, shown.bucket) == ("offline", None, None, "recently")
     assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
     await decide(node, "bob", TIMES)
-    await world.sleep(0.1)
+    await world.sleep(59)
+    assert bob.last("ana").value == shown.value  # sharing for a moment, to read, is not enough
+    assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
+    await world.sleep(3)
     assert bob.last("ana").value == exact.value
 
 

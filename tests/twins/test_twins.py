@@ -7,6 +7,8 @@ leak per output.
 import json
 import os
 import re
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from tests.twins.leaks import LEAKS
 from herenow.api.application import CONTRACT
 from herenow.api.description.page import Description
 from herenow.core.limits import FanoutLimits
-from herenow.core.visibility import Kind
+from herenow.core.visibility import Block, Kind
 from herenow.wire import shapes
 from herenow.wire.shapes import SERVER_TYPES
 from herenow_testing.twins import (
@@ -35,11 +37,11 @@ from herenow_testing.twins import (
     missing,
     stage,
 )
-from herenow_testing.twins.history import Beat, Choose, Connect, Drop, Rest, Write
+from herenow_testing.twins.history import Act, Beat, Choose, Connect, Drop, FriendBlocks, Rest, Write
 from herenow_testing.twins.strategies import histories
 from herenow_testing.world.settings import node_settings
 
-EXAMPLES = int(os.environ.get("HERENOW_TWINS", "10"))
+EXAMPLES = int(os.environ.get("HERENOW_TWINS", "7"))
 DOCUMENT = json.loads(Description(CONTRACT, max_bulk=1000).document)
 OPERATIONS = {f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods}
 
@@ -51,6 +53,10 @@ SETTINGS = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 DROPPED = History(shared=((Connect("d1"), 1), (Drop("d1"), 1)), hidden=((Connect("d1"), 61),))
+FRIEND_BLOCKED = History(
+    shared=((Connect("d1"), 1), (FriendBlocks(), 9)), hidden=((FriendBlocks(), 1), (Act("d1"), 1), (FriendBlocks(), 1))
+)
+"""The viewer blocks the target before it hides and afterwards, and lifts the block each time."""
 
 
 @SETTINGS
@@ -78,6 +84,7 @@ def made_up(hiding):
 @example(TOUR)
 @example(History())
 @example(DROPPED)
+@example(FRIEND_BLOCKED)
 def test_a_blocked_viewer_cannot_distinguish_the_block_from_a_sign_out(history):
     Twins(Blocked()).check(history)
 
@@ -87,8 +94,46 @@ def test_a_blocked_viewer_cannot_distinguish_the_block_from_a_sign_out(history):
 @example(TOUR)
 @example(History())
 @example(DROPPED)
+@example(FRIEND_BLOCKED)
 def test_viewers_cannot_distinguish_visibility_nobody_from_a_sign_out(history):
     Twins(Nobody()).check(history)
+
+
+# --- Coming back
+
+TWO_DEVICES = ((Connect("d1"), 1), (Connect("d2"), 1), (Choose("busy"), 1), (Choose("auto"), 1))
+DELAYED = node_settings(stage.SETTINGS, timings=replace(stage.TIMINGS, online_delay=5_000))
+
+
+class InvisibleUntil(Invisible):
+    """The mode ends by itself, about when the target would end it."""
+
+    def __init__(self, ends_in):
+        self.ends_in = ends_in
+
+    async def hide(self, stage):
+        body = {"mode": "invisible", "until": stage.clock.now() + 1000 * self.ends_in}
+        answer = await stage.rest("PUT", "/api/v1/presence/mode", by="tea", body=body)
+        assert answer.status == 200, answer
+
+    async def show(self, stage):
+        pass
+
+
+@pytest.mark.parametrize("hiding", [Invisible, Blocked, Nobody])
+@settings(SETTINGS, max_examples=max(1, EXAMPLES // 3))
+@given(history=histories(hidden=4), delayed=st.booleans())
+@example(history=History(shared=TWO_DEVICES), delayed=False)
+@example(history=History(shared=TWO_DEVICES), delayed=True)
+@example(history=History(shared=((Connect("d1"), 1),), hidden=((Rest("d1"), 1), (Act("d1"), 61))), delayed=False)
+@example(history=History(shared=TWO_DEVICES, hidden=((Drop("d1"), 1), (Drop("d2", vanish=True), 1))), delayed=False)
+def test_a_user_who_stops_hiding_looks_as_if_arriving_then(hiding, history, delayed):
+    Twins(hiding(), make_stage=lambda: Stage(DELAYED if delayed else stage.SETTINGS)).check_return(history)
+
+
+def test_a_user_whose_invisible_mode_ends_by_itself_looks_as_if_arriving_then():
+    at_the_return = 15  # seconds from hiding to the return in a history without hidden steps
+    Twins(InvisibleUntil(at_the_return)).check_return(History(shared=TWO_DEVICES))
 
 
 # --- Many viewers
@@ -233,6 +278,53 @@ class Spoiled(Twins):
 def undo(monkeypatches):
     while monkeypatches:
         monkeypatches.pop().undo()
+
+
+# --- Planted leaks of hiding and showing
+
+
+def written_first(_events, _hiding, _change):
+    return nullcontext()
+
+
+def one_block(rows, target):
+    """The earliest block between two users counts, whoever placed it."""
+    rows = [row for row in rows if row.lifted_at is None]
+    first = min(rows, key=lambda row: row.at, default=None)
+    if first is None:
+        return None, None
+    return Block(first.blocker_seen if first.blocker == target else first.blocked_seen), None
+
+
+def kept_value(row, between, preferences):
+    first = one_block(between, row.blocker)[0]
+    return row if first is None else replace(row, blocker_seen=first.last_seen)
+
+
+HIDES_LATE = ("herenow.node.viewing.relation_events.RelationEvents._hidden_first", written_first)
+OWN_BLOCK_COUNTS = ("herenow.node.access.relation_cache.blocks_between", one_block)
+KEEPS_OWN_BLOCK = ("herenow_testing.world.memory_ledger.frozen_row", kept_value)
+
+
+@pytest.mark.parametrize(
+    ("hiding", "history", "leaks"),
+    [
+        (Blocked, TOUR, [HIDES_LATE]),
+        (Nobody, TOUR, [HIDES_LATE]),
+        (Blocked, FRIEND_BLOCKED, [OWN_BLOCK_COUNTS, KEEPS_OWN_BLOCK]),
+    ],
+)
+def test_hiding_that_is_written_first_or_keeps_a_block_of_the_viewer_is_found(monkeypatch, hiding, history, leaks):
+    for name, spoiled in leaks:
+        monkeypatch.setattr(name, spoiled)
+    assert Twins(hiding()).differences(history)
+
+
+@pytest.mark.parametrize("hiding", [Blocked, Nobody])
+def test_times_and_devices_from_before_the_end_of_hiding_are_found(monkeypatch, hiding):
+    monkeypatch.setattr("herenow.core.visibility._arrived", lambda view, _floor, _last_seen: view)
+    with pytest.raises(AssertionError, match="shows what was before"):
+        Twins(hiding()).check_return(History(shared=TWO_DEVICES))
 
 
 def test_the_error_of_a_privacy_test_describes_what_a_viewer_saw_differently():

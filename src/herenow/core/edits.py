@@ -14,12 +14,16 @@ from herenow.core.timeline import still_expected
 from herenow.core.values import replace
 
 
-def set_mode(mode: Mode, until: int | None, source: Source = Source.USER) -> Edit:
+def set_mode(mode: Mode, until: int | None, source: Source = Source.USER, asked_at: int | None = None) -> Edit:
+    """An edit that sets the mode of one source. `asked_at`: when the user asked for it, which is the last seen of a user
+    that it hides, as for a sign-out; None: when it is applied."""
+
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         end = None if mode is Mode.AUTO else until
         if end is not None and end <= now:
             return presence  # applied after its own end: its expiry must not clear a later choice
-        return with_choice(presence, replace(choice_of(presence, source), mode=mode, mode_until=end), now)
+        choice = replace(choice_of(presence, source), mode=mode, mode_until=end)
+        return with_choice(presence, choice, now, now if asked_at is None else min(now, asked_at))
 
     return edit
 

@@ -40,17 +40,17 @@ def choice_of(presence: Presence, source: Source) -> Sourced:
     return next((each for each in presence.sources if each.source is source), Sourced(source))
 
 
-def with_choice(presence: Presence, choice: Sourced, at: int) -> Presence:
+def with_choice(presence: Presence, choice: Sourced, at: int, hidden_at: int | None = None) -> Presence:
     """Return the record with this mode and custom status in place of those that the same source had set. They take
-    effect at `at`."""
+    effect at `at`. `hidden_at`: the last seen of a user that they hide; None: `at`."""
     others = [each for each in choices(presence) if each.source is not choice.source]
-    return with_choices(presence, [*others, choice], at)
+    return with_choices(presence, [*others, choice], at, hidden_at)
 
 
-def with_choices(presence: Presence, chosen: Iterable[Sourced], at: int) -> Presence:
+def with_choices(presence: Presence, chosen: Iterable[Sourced], at: int, hidden_at: int | None = None) -> Presence:
     """Return the record with its modes and custom statuses replaced by `chosen`, at most one of each per source (user,
     call, calendar …). From `at` (ms) on the one of the source with the highest priority counts. This may hide the
-    user, or end hiding."""
+    user, or end hiding. `hidden_at`: the last seen of a user that is hidden by it; None: `at`."""
     chosen = sorted((each for each in chosen if _is_choice(each)), key=_rank)
     by_mode = next((each for each in chosen if each.mode is not _AUTO), _NO_CHOICE)
     by_custom = next((each for each in chosen if each.custom is not None), _NO_CHOICE)
@@ -58,7 +58,7 @@ def with_choices(presence: Presence, chosen: Iterable[Sourced], at: int) -> Pres
     hiding = mode is _INVISIBLE and public(presence).status is not Status.OFFLINE
     showing = presence.mode is _INVISIBLE and mode is not _INVISIBLE
     if hiding and presence.live:  # a live session is a sign of life now; a lost one has updated `last_seen`
-        presence = replace(presence, last_seen=later(presence.last_seen, at))
+        presence = replace(presence, last_seen=later(presence.last_seen, at if hidden_at is None else hidden_at))
     presence = replace(
         presence,
         mode=mode,

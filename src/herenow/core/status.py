@@ -54,10 +54,10 @@ def set_status(presence: Presence, status: Status, at: int) -> Presence:
 
 def shown(presence: Presence, at: int) -> Presence:
     """Return the record of a user that stops being invisible at `at`: for others the status starts then, and they see
-    no earlier time."""
+    no earlier time. Others see one platform, as when a user arrives on one device and then on another."""
     if not presence.sessions:
         return presence
-    return replace(presence, platforms=platforms_of(presence), since=at, shown_at=at)
+    return replace(presence, platforms=_SINGLE[min(platforms_of(presence))], since=at, shown_at=at)
 
 
 def platforms_of(presence: Presence) -> frozenset[Platform]:

@@ -31,9 +31,9 @@ from herenow.ports.ledger import (
     Remembered,
     TooManyBlocks,
     Void,
-    block_between,
+    blocks_between,
     frozen_row,
-    is_kept_when_lifted,
+    lifted_row,
 )
 from herenow.ports.relations import IN_CONTACT, MUTUAL, STRANGERS, Relation, Relations, SourceHealth
 from herenow.ports.terms import agree, disagreement, remedy
@@ -72,10 +72,10 @@ __all__ = [
     "Write",
     "Written",
     "agree",
-    "block_between",
+    "blocks_between",
     "continues",
     "disagreement",
     "frozen_row",
-    "is_kept_when_lifted",
+    "lifted_row",
     "remedy",
 ]

@@ -7,14 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from herenow.core.model import Custom, Mode, Sourced
-from herenow.core.visibility import (
-    Block,
-    Preferences,
-    PreferencesEdit,
-    earliest,
-    last_seen_when_blocked,
-    outlasts_a_block,
-)
+from herenow.core.visibility import Block, Preferences, PreferencesEdit, last_seen_when_blocked, last_seen_when_lifted
 from herenow.errors import HerenowError
 from herenow.ports.relations import Relation, Relations
 from herenow.wire.relation_rows import RelationRow
@@ -46,7 +39,7 @@ class Remembered:
 @dataclass(frozen=True, slots=True)
 class BlockRow:
     """`blocker` blocks `blocked` since `at`: neither sees the other. Keeps the last seen of each as the other knew it at
-    that moment. `lifted_at`: the block has ended, and is kept because one of them is still hidden in another way."""
+    that moment. `lifted_at`: the block has ended; the row is kept, so that the blocker seems to arrive then."""
 
     blocker: str
     blocked: str
@@ -57,12 +50,16 @@ class BlockRow:
     lifted_at: int | None = None
 
 
-def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
-    """Return the block that counts among those between two users (`rows`), with the last seen of `target` that the
-    other user sees; None: there is no block."""
-    return earliest(
-        (row.at, Block(row.blocker_seen if row.blocker == target else row.blocked_seen, row.lifted_at)) for row in rows
-    )
+def blocks_between(rows: Iterable[BlockRow], target: str) -> tuple[Block | None, Block | None]:
+    """Return two blocks from those between two users (`rows`): the target's block of the other user, who is the viewer,
+    lifted or not; and the viewer's own block of the target, if it is in force."""
+    by_target = own = None
+    for row in rows:
+        if row.blocker == target:
+            by_target = Block(row.blocker_seen, row.lifted_at)
+        elif row.lifted_at is None:
+            own = Block(row.blocked_seen)
+    return by_target, own
 
 
 def frozen_row(row: BlockRow, between: Sequence[BlockRow], preferences: Mapping[str, Preferences]) -> BlockRow:
@@ -70,17 +67,17 @@ def frozen_row(row: BlockRow, between: Sequence[BlockRow], preferences: Mapping[
     `between`: earlier blocks between the two; `preferences`: those of both."""
 
     def seen(user: str, last_seen: int | None) -> int | None:
-        return last_seen_when_blocked(last_seen, block_between(between, user), preferences.get(user, _DEFAULTS))
+        by_target, _ = blocks_between(between, user)
+        return last_seen_when_blocked(last_seen, by_target, preferences.get(user, _DEFAULTS))
 
     return replace(
         row, blocker_seen=seen(row.blocker, row.blocker_seen), blocked_seen=seen(row.blocked, row.blocked_seen)
     )
 
 
-def is_kept_when_lifted(preferences: Mapping[str, Preferences]) -> bool:
-    """True if a block must be kept when it ends (is lifted), because one of its two users has visibility `nobody`.
-    `preferences`: those of both."""
-    return any(map(outlasts_a_block, preferences.values()))
+def lifted_row(row: BlockRow, now: int, if_shown: int | None, blocker: Preferences) -> BlockRow:
+    """Return the row to store for a block that ends now. `if_shown`: `last_seen_if_shown` of the blocker."""
+    return replace(row, lifted_at=now, blocker_seen=last_seen_when_lifted(row.blocker_seen, blocker, if_shown))
 
 
 _DEFAULTS = Preferences()
@@ -257,8 +254,8 @@ class Ledger(Relations, Protocol):
         """Read the preferences of these users. Users with the defaults are left out."""
 
     async def set_preferences(self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
-        """Change the preferences of a user and return the result (`core.visibility.edited`). `last_seen`: the last seen
-        that others would get if the user signed out now."""
+        """Change the preferences of a user and return the result (`core.visibility.edited`). `last_seen`:
+        `core.visibility.last_seen_after` the edit."""
 
     async def blocked(self, user: str) -> list[str]:
         """Return the users that this user blocks, sorted by id, without lifted blocks."""
@@ -270,12 +267,12 @@ class Ledger(Relations, Protocol):
         """Store a block, or put a lifted one in force again. Returns False and changes nothing if the block is in force
         already. `row` has the last seen that each user would have on signing out now. If one of them is already hidden
         from the other, the last seen from the start of that hiding is stored instead (`frozen_row`), in the same
-        transaction. Raises `TooManyBlocks` if the block is new and the blocker has `limit` rows already; lifted blocks
-        count, because their rows are kept."""
+        transaction. If the blocker has `limit` blocks, lifted ones included, the one that was lifted first is deleted;
+        raises `TooManyBlocks` if all are in force."""
 
-    async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
-        """Remove a block, or keep it as lifted at `now` if one of the two users is hidden in another way at that moment
-        (`is_kept_when_lifted`). Returns False if no block was in force."""
+    async def unblock(self, blocker: str, blocked: str, now: int, if_shown: int | None = None) -> bool:
+        """End a block: it is kept as lifted at `now` (`lifted_row`). `if_shown`: `core.visibility.last_seen_if_shown` of
+        the blocker. Returns False if no block was in force."""
 
     async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool

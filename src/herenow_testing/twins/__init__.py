@@ -19,12 +19,13 @@ lists the requests of the viewers; `missing` names operations and frames without
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import closing
 
 from structlog.testing import capture_logs
 
-from herenow_testing.twins.cases import CASES, FRAMES, Case, Exempt, Request, missing
+from herenow_testing.twins.cases import CASES, FRAMES, TARGET, Case, Exempt, Request, missing
 from herenow_testing.twins.hiding import Blocked, Hiding, Invisible, Nobody, sign_out_everywhere
 from herenow_testing.twins.history import TOUR, History
 from herenow_testing.twins.play import Play, Record
@@ -50,6 +51,9 @@ __all__ = [
     "sign_out_everywhere",
 ]
 
+SOON = 500
+"""Milliseconds after the end of hiding in which a status begins with it, and not with the target's next act."""
+
 EXCERPT = 400
 """Bytes of each side that a reported difference shows, starting shortly before the first different byte."""
 
@@ -65,15 +69,20 @@ class Twins:
     def record(self, history: History, *, hides: bool) -> Record:
         """Simulate the history once, with a target user that hides (`hides`) or signs out, and return what viewers
         received. Viewers that the target does not hide from are left out."""
+        return self._play(history, hides=hides, shows=False)[0]
 
-        async def play() -> Record:
-            return await Play(self._make_stage(), history, self._hiding, self._cases).run(hides=hides)
+    def _play(self, history: History, *, hides: bool, shows: bool) -> tuple[Record, int]:
+        """Do what `record` does. With `shows` the target stops hiding at the end; returns also when it did (epoch ms)."""
+
+        async def play() -> tuple[Record, int]:
+            play = Play(self._make_stage(), history, self._hiding, self._cases)
+            return await play.run(hides=hides, shows=shows), play.shown_at
 
         with capture_logs() as logs, closing(MovedLoop()) as loop:
-            record = loop.run_until_complete(play())
+            record, shown_at = loop.run_until_complete(play())
         broken = [line for line in logs if line["log_level"] in ("error", "critical") or line.get("exc_info")]
         assert not broken, broken
-        return {name: came for name, came in record.items() if self._hiding.hides_from(name[0])}
+        return {name: came for name, came in record.items() if self._hiding.hides_from(name[0])}, shown_at
 
     def differences(self, history: History) -> list[str]:
         """Simulate the history twice, with a target user that hides and with one that signs out, and describe each
@@ -86,11 +95,55 @@ class Twins:
             for viewer, way in [name]
         ]
 
+    def check_return(self, history: History) -> None:
+        """Simulate the history with a target user that hides and then stops hiding. Raises an `AssertionError` if a viewer
+        receives anything from the time of hiding: the target must look as if it arrived then, on one device."""
+        record, shown_at = self._play(history, hides=True, shows=True)
+        known = {b"null"} | {last_seen for came in record.values() for last_seen in _shown_until(came, shown_at)}
+        found = [
+            f"{viewer or 'a service'}, {way}: {wrong}"
+            for (viewer, way), came in record.items()
+            for wrong in _from_before(came, shown_at, known)
+        ]
+        assert not found, "\n".join([f"the one who stopped hiding at {shown_at} shows what was before:", *found])
+
     def check(self, history: History) -> None:
         """Simulate the history twice, as `differences` does. Raises an `AssertionError` that lists each difference with
         its viewer."""
         found = self.differences(history)
         assert not found, "\n".join(["the hidden one can be told from the one who left:", *found])
+
+
+_STATUS = re.compile(
+    rb'"user_id":"%b","status":"(\w+)","since":(null|\d+),"last_seen":(null|\d+),.*?"platforms":\[(.*?)\]'
+    % TARGET.encode()
+)
+_AS_OF = re.compile(rb'"as_of":(\d+)')
+
+
+def _as_of(entry: bytes) -> int:
+    """Return the latest time (epoch ms) as of which a status in this entry is true; 0: it has none."""
+    return max(map(int, _AS_OF.findall(entry)), default=0)
+
+
+def _shown_until(came: list[bytes], shown_at: int) -> Iterator[bytes]:
+    """Yield the last seens of the target that one viewer received before `shown_at` (epoch ms)."""
+    for entry in came:
+        if 0 < _as_of(entry) < shown_at:
+            yield from (last_seen for status, _, last_seen, _ in _STATUS.findall(entry) if status == b"offline")
+
+
+def _from_before(came: list[bytes], shown_at: int, known: Container[bytes]) -> Iterator[str]:
+    """Yield the statuses of the target among what one viewer received that show something from before `shown_at` (epoch
+    ms), when the target stopped hiding: an earlier time, or a second device at the same time. Last seens that viewers knew
+    before are `known`."""
+    for entry in came:
+        for status, since, last_seen, platforms in _STATUS.findall(entry) if _as_of(entry) >= shown_at else ():
+            early = last_seen not in known and int(last_seen) < shown_at
+            if status != b"offline" and since != b"null":
+                early = int(since) < shown_at or (int(since) < shown_at + SOON and b"," in platforms)
+            if early:
+                yield entry.decode()
 
 
 def _parting(hidden: list[bytes], gone: list[bytes]) -> str:

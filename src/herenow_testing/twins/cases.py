@@ -85,7 +85,7 @@ CASES: Mapping[str, Case | Exempt] = {
     "GET /api/v1/blocks": _get(f"{_API}/blocks"),
     "GET /api/v1/blocks/{user}": _get(f"{_API}/blocks/{TARGET}"),
     "PUT /api/v1/blocks/{user}": Exempt(
-        "an answer without a body; what the caller sees of the other from then on is what the other cases ask for"
+        "an answer without a body; a step of the histories, after which the other cases ask what the caller sees"
     ),
     "DELETE /api/v1/blocks/{user}": Case((Request("DELETE", f"{_API}/blocks/{TARGET}"),)),
     "GET /api/v1/explain": _OPERATORS,

@@ -24,6 +24,9 @@ class Hiding(Protocol):
         """Sign the target user out, usually by `sign_out_everywhere`, in the run with which the hidden one is
         compared."""
 
+    async def show(self, stage: Stage) -> None:
+        """Let the target user stop hiding."""
+
     def hides_from(self, viewer: str) -> bool:
         """True if this viewer may not notice whether the target user hid or left. A service that names no viewer is
         ""."""
@@ -42,6 +45,10 @@ class Invisible:
     async def leave(self, stage: Stage) -> None:
         await sign_out_everywhere(stage)
 
+    async def show(self, stage: Stage) -> None:
+        answer = await stage.rest("PUT", "/api/v1/presence/mode", by=TARGET, body={"mode": "auto"})
+        assert answer.status == 200, answer
+
     def hides_from(self, viewer: str) -> bool:
         return True
 
@@ -58,6 +65,10 @@ class Blocked:
 
     async def leave(self, stage: Stage) -> None:
         await sign_out_everywhere(stage)
+
+    async def show(self, stage: Stage) -> None:
+        answer = await stage.rest("DELETE", f"/api/v1/blocks/{FRIEND}", by=TARGET)
+        assert answer.status in (200, 204), answer
 
     def hides_from(self, viewer: str) -> bool:
         return viewer == FRIEND
@@ -76,6 +87,11 @@ class Nobody:
 
     async def leave(self, stage: Stage) -> None:
         await sign_out_everywhere(stage)
+
+    async def show(self, stage: Stage) -> None:
+        body = {"visibility": "contacts"}
+        answer = await stage.rest("PUT", "/api/v1/presence/preferences", by=TARGET, body=body)
+        assert answer.status == 200, answer
 
     def hides_from(self, viewer: str) -> bool:
         return bool(viewer)

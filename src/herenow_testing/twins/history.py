@@ -75,7 +75,13 @@ class Beat:
     activity: str | None = None
 
 
-Step: TypeAlias = Connect | Act | Rest | Drop | SignOut | Choose | Write | Type | Beat
+@dataclass(frozen=True, slots=True)
+class FriendBlocks:
+    """The friend, a viewer, blocks the target, in both worlds. The friend lifts the block with the next requests of the
+    viewers (`cases`)."""
+
+
+Step: TypeAlias = Connect | Act | Rest | Drop | SignOut | Choose | Write | Type | Beat | FriendBlocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ class History:
     shared: tuple[tuple[Step, int], ...] = ()
     """The steps of both twins."""
     hidden: tuple[tuple[Step, int], ...] = field(default=())
-    """The steps of the hidden twin after it hid; the other twin is gone."""
+    """The steps of the hidden twin after it hid; the other twin is gone. Those of viewers are taken in both worlds."""
 
 
 TOUR = History(
@@ -113,6 +119,7 @@ TOUR = History(
         (Drop("d1", vanish=True), 61),
         (Beat("idle"), 61),
         (Connect("d2"), 5),
+        (FriendBlocks(), 1),
     ),
 )
 """Each kind of step at least once; used to check that planted leaks are found."""

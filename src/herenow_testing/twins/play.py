@@ -20,6 +20,7 @@ from herenow_testing.twins.history import (
     Choose,
     Connect,
     Drop,
+    FriendBlocks,
     History,
     Rest,
     SignOut,
@@ -57,10 +58,12 @@ class Play:
         self._taps: dict[tuple[str, str], Tap] = {}
         self._late: list[Wire | Tap] = []
         self._answers: Record = {}
+        self.shown_at = 0
+        """When the target stopped hiding (epoch ms)."""
 
-    async def run(self, *, hides: bool) -> Record:
+    async def run(self, *, hides: bool, shows: bool = False) -> Record:
         """Run the history and return what the viewers received. With `hides` the target user hides and goes on;
-        otherwise it leaves and does nothing more."""
+        otherwise it leaves and does nothing more. With `shows` it stops hiding at the end (`shown_at`)."""
         await self._stage.start()
         await self._seat()
         at = RISE
@@ -72,18 +75,33 @@ class Play:
         at += RISE
         for step, pause in self._history.hidden:
             await self._stage.until(at)
-            if hides:
+            if hides or isinstance(step, FriendBlocks):
                 self._target.do(step)
             await self._stage.until(at + PROBE)
             await self._probe()
             at += pause * 1000
         await self._stage.until(at + RISE)
         await self._probe()
+        if shows:
+            at = await self._come_back(at + 2 * RISE)
         record = dict(self._recorded())
         self._let_go()
         await self._target.done()
         await self._stage.stop()
         return record
+
+    async def _come_back(self, at: int) -> int:
+        """Let the target stop hiding at `at` (ms), and then change its status. Returns the time after that."""
+        await self._stage.until(at)
+        self.shown_at = self._stage.clock.now()
+        await self._hiding.show(self._stage)
+        for step in (None, Connect("d2"), Act("d2"), Choose("busy")):
+            if step is not None:
+                self._target.do(step)
+            at += 1_000
+            await self._stage.until(at)
+            await self._probe()
+        return at
 
     # The viewers
 
@@ -123,7 +141,7 @@ class Play:
         parting = asyncio.get_running_loop().create_task(part(self._stage))
         await self._stage.until(at + 1_000)
         self._say(GONE, "presence.bye")
-        await self._stage.until(at + 2_000)
+        await self._stage.until(at + 2_000 + PROBE)
         await self._probe()
         await parting
 
@@ -211,6 +229,8 @@ class _Target:
             case Beat(activity):
                 body = {"device_id": "by-rest", "activity_type": activity}
                 self._rest("POST", "/api/v1/presence/heartbeat", body)
+            case FriendBlocks():
+                self._begin(self._stage.rest("PUT", f"/api/v1/blocks/{TARGET}", by=FRIEND))
             case _:
                 assert_never(step)
 

@@ -38,6 +38,9 @@ SECRET = "the secret of the twins, which is long enough"  # noqa: S105
 TIMINGS = Timings(idle_after=60_000, dead_after=40_000, grace=10_000)
 SETTINGS = node_settings(timings=TIMINGS, beat_every=20.0, polling=Rate(every=0, burst=1), embedded=False)
 SHARDS = 4
+LEDGER_DELAY = 0.003
+"""Seconds that each read and write of blocks and preferences takes, as in a database: hiding must not show that it is
+written. Other calls answer at once, so that timers of viewers end when a probe begins."""
 
 
 class Stage:
@@ -47,9 +50,10 @@ class Stage:
         loop = asyncio.get_running_loop()
         rng = Random("twins")
         self.clock = LoopClock()
+        self._ledger = MemoryLedger()
         context = make_context(
             MemoryEngine(MemoryStore(SHARDS, clock=self.clock.now)),
-            MemoryLedger(),
+            self._ledger,
             settings,
             clock=NodeClock(START + round(loop.time() * 1000), monotonic=loop.time),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
@@ -64,6 +68,7 @@ class Stage:
     async def start(self) -> None:
         await self.node.start({})
         self.gateway.start()
+        self._ledger.privacy_delay = LEDGER_DELAY
 
     async def stop(self) -> None:
         await self.node.stop()

@@ -15,6 +15,7 @@ from herenow_testing.twins.history import (
     Choose,
     Connect,
     Drop,
+    FriendBlocks,
     History,
     Rest,
     SignOut,
@@ -54,4 +55,5 @@ def _step(modes: st.SearchStrategy[Choose]) -> st.SearchStrategy[Step]:
         st.builds(Write, st.sampled_from([None, "here", "there"]), _soon),
         st.builds(Type, st.booleans(), _device),
         st.builds(Beat, st.sampled_from([None, "active", "idle"])),
+        st.just(FriendBlocks()),
     )

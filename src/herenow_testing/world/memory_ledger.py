@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from herenow.core.model import Mode
-from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
+from herenow.core.visibility import Preferences, PreferencesEdit, edited
 from herenow.errors import Unavailable
 from herenow.ports import (
     BlockRow,
@@ -25,7 +25,7 @@ from herenow.ports import (
     TooManyBlocks,
     Void,
     frozen_row,
-    is_kept_when_lifted,
+    lifted_row,
 )
 
 KINDS = ("follow", "contact", "room")
@@ -50,6 +50,8 @@ class MemoryLedger:
         """If True, every call raises `Unavailable`."""
         self.delay = 0.0
         """Duration of every call in seconds."""
+        self.privacy_delay = 0.0
+        """Additional duration in seconds of every call that reads or writes preferences or blocks."""
         self.calls = 0
         self.people: dict[str, Remembered] = {}
         self.runs: dict[str, _Run] = {}
@@ -341,13 +343,18 @@ class MemoryLedger:
 
     # Preferences and blocks
 
+    async def _answer_later(self) -> None:
+        if self.privacy_delay:
+            await asyncio.sleep(self.privacy_delay)
+        await self._answer()
+
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
         users = tuple(users)
-        await self._answer()
+        await self._answer_later()
         return {user: self._preferences[user] for user in users if user in self._preferences}
 
     async def set_preferences(self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
-        await self._answer()
+        await self._answer_later()
         before = self._preferences.get(user, _UNDECIDED)
         after = edited(before, edit, now, last_seen)
         if after != before:
@@ -355,51 +362,43 @@ class MemoryLedger:
             self._log_changes([LedgerChange("preferences", user, "")])
             if after == _UNDECIDED:
                 del self._preferences[user]
-            if before.visibility is Visibility.NOBODY and after.visibility is not Visibility.NOBODY:
-                self._forget_lifted(user)
         return after
 
-    def _forget_lifted(self, user: str) -> None:
-        for (blocker, blocked), row in list(self._blocks.items()):
-            if row.lifted_at is not None and user in (blocker, blocked):
-                other = self._preferences.get(blocked if user == blocker else blocker, _UNDECIDED)
-                if other.visibility is not Visibility.NOBODY:
-                    del self._blocks[blocker, blocked]
-
     async def blocked(self, user: str) -> list[str]:
-        await self._answer()
+        await self._answer_later()
         rows = self._blocks.values()
         return sorted(row.blocked for row in rows if row.blocker == user and row.lifted_at is None)
 
     async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
         others = tuple(dict.fromkeys(others))
-        await self._answer()
+        await self._answer_later()
         pairs = [pair for other in others for pair in ((user, other), (other, user))]
         return [self._blocks[pair] for pair in pairs if pair in self._blocks]
 
     async def block(self, row: BlockRow, limit: int | None = None) -> bool:
-        await self._answer()
+        await self._answer_later()
         known = self._blocks.get((row.blocker, row.blocked))
         if known is not None and known.lifted_at is None:
             return False
         if known is None and limit is not None and sum(pair[0] == row.blocker for pair in self._blocks) >= limit:
-            raise TooManyBlocks(f"A user may block {limit} users.")
+            lifted = [(old.lifted_at, pair) for pair, old in self._blocks.items() if old.lifted_at is not None]
+            mine = [(at, pair) for at, pair in lifted if pair[0] == row.blocker]
+            if not mine:
+                raise TooManyBlocks(f"A user may block {limit} users.")
+            del self._blocks[min(mine)[1]]
         pairs = ((row.blocker, row.blocked), (row.blocked, row.blocker))
         between = [self._blocks[pair] for pair in pairs if pair in self._blocks]
         self._blocks[row.blocker, row.blocked] = frozen_row(row, between, self._preferences)
         self._log_changes([LedgerChange("relation", row.blocker, row.blocked)])
         return True
 
-    async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
-        await self._answer()
+    async def unblock(self, blocker: str, blocked: str, now: int, if_shown: int | None = None) -> bool:
+        await self._answer_later()
         known = self._blocks.get((blocker, blocked))
         if known is None or known.lifted_at is not None:
             return False
-        preferences = {user: self._preferences.get(user, _UNDECIDED) for user in (blocker, blocked)}
-        if is_kept_when_lifted(preferences):
-            self._blocks[blocker, blocked] = replace(known, lifted_at=now)
-        else:
-            del self._blocks[blocker, blocked]
+        own = self._preferences.get(blocker, _UNDECIDED)
+        self._blocks[blocker, blocked] = lifted_row(known, now, if_shown, own)
         self._log_changes([LedgerChange("relation", blocker, blocked)])
         return True
 

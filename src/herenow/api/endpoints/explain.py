@@ -67,7 +67,7 @@ def _named(call: Call, name: str) -> str:
 def _facts(facts: Facts) -> FactsShape:
     return FactsShape(
         same_user=facts.same_user,
-        blocked=facts.block is not None and facts.block.lifted_at is None,
+        blocked=facts.blocked,
         mutual_follow=facts.mutual_follow,
         contact=facts.contact,
         shares_room=facts.shares_room,

@@ -9,7 +9,6 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Connection,
-    Select,
     and_,
     bindparam,
     delete,
@@ -31,6 +30,9 @@ _OWN = (
     preferences.c.public,
     preferences.c.hidden_at,
     preferences.c.hidden_last_seen,
+    preferences.c.shown_at,
+    preferences.c.shown_last_seen,
+    preferences.c.shared_at,
 )
 
 
@@ -49,15 +51,11 @@ class BlocksAndPreferences:
         others = select(blocks.c.blocked).where(blocks.c.blocker == bindparam("by")).limit(bindparam("most"))
         self._count = select(func.count()).select_from(others.subquery())
         this = and_(blocks.c.blocker == bindparam("by"), blocks.c.blocked == bindparam("whom"), _in_force())
-        self._unblock = delete(blocks).where(this).returning(blocks.c.blocker)
-        self._lift = update(blocks).values(lifted_at=bindparam("since")).where(this).returning(blocks.c.blocker)
-        self._forget_lifted = delete(blocks).where(
-            blocks.c.lifted_at.is_not(None),
-            or_(
-                and_(blocks.c.blocker == bindparam("who"), ~blocks.c.blocked.in_(_hidden())),
-                and_(blocks.c.blocked == bindparam("who"), ~blocks.c.blocker.in_(_hidden())),
-            ),
-        )
+        lifted: dict[str, Any] = {"lifted_at": bindparam("since"), "blocker_seen": bindparam("shown")}
+        self._lift = update(blocks).values(lifted).where(this)
+        first = select(func.min(blocks.c.lifted_at)).where(blocks.c.blocker == bindparam("by")).scalar_subquery()
+        oldest = delete(blocks).where(blocks.c.blocker == bindparam("by"), blocks.c.lifted_at == first)
+        self._forget_oldest = oldest.returning(blocks.c.blocker)
 
     def preferences(self, connection: Connection, users: Collection[str]) -> dict[str, Preferences]:
         found = self._preferences(connection, rows(sorted(users)))
@@ -67,16 +65,13 @@ class BlocksAndPreferences:
         self, connection: Connection, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
     ) -> tuple[Preferences, bool]:
         """Apply an edit to the user's preferences, and return the new ones and whether they differ from the old ones.
-        `last_seen`: the user's public last seen now. When the user stops being hidden, their lifted (ended) blocks are
-        deleted, except those with a user that is still hidden."""
+        `last_seen`: `last_seen_after` the edit."""
         own = select(preferences.c.user, *_OWN).where(preferences.c.user == user)
         row = connection.execute(own).one_or_none()
         before = Preferences() if row is None else preferences_of(row)
         after = edited(before, edit, now, last_seen)
         if after != before:
             connection.execute(self._set_preferences, rows([(user, *_columns(after))]))
-            if before.visibility is Visibility.NOBODY and after.visibility is not Visibility.NOBODY:
-                connection.execute(self._forget_lifted, {"who": user})
         return after, after != before
 
     def blocked(self, connection: Connection, user: str) -> list[str]:
@@ -91,16 +86,15 @@ class BlocksAndPreferences:
         values = (row.blocker, row.blocked, row.at, row.blocker_seen, row.blocked_seen, row.lifted_at)
         return len(connection.execute(self._block, rows([values])).all()) > 0
 
-    def has_room(self, connection: Connection, blocker: str, limit: int) -> bool:
-        """Return True if fewer than `limit` blocks of this blocker are stored, lifted (ended) ones included."""
+    def make_room(self, connection: Connection, blocker: str, limit: int) -> bool:
+        """Return True if fewer than `limit` blocks of this blocker are stored, lifted (ended) ones included. Otherwise the
+        one that was lifted first is deleted; False if none was lifted."""
         count: int = connection.execute(self._count, {"by": blocker, "most": limit}).scalar_one()
-        return count < limit
+        return count < limit or len(connection.execute(self._forget_oldest, {"by": blocker}).all()) > 0
 
-    def unblock(self, connection: Connection, blocker: str, blocked: str, lifted_at: int | None) -> bool:
-        pair = {"by": blocker, "whom": blocked}
-        if lifted_at is None:
-            return len(connection.execute(self._unblock, pair).all()) > 0
-        return len(connection.execute(self._lift, pair | {"since": lifted_at}).all()) > 0
+    def lift(self, connection: Connection, row: BlockRow) -> None:
+        pair = {"by": row.blocker, "whom": row.blocked}
+        connection.execute(self._lift, pair | {"since": row.lifted_at, "shown": row.blocker_seen})
 
 
 def _between(dialect: Dialect) -> CompoundSelect[Any]:
@@ -115,24 +109,15 @@ def _between(dialect: Dialect) -> CompoundSelect[Any]:
     return union_all(by_viewer, against_viewer)
 
 
-def _hidden() -> Select[Any]:
-    return select(preferences.c.user).where(preferences.c.visibility == int(Visibility.NOBODY))
-
-
 def _in_force() -> ColumnElement[bool]:
     return blocks.c.lifted_at.is_(None)
 
 
 def preferences_of(row: Row) -> Preferences:
-    """Convert a database row of (user, visibility, share_last_seen, public, hidden_at, hidden_last_seen) into
-    `Preferences`. NULL is the default."""
-    _, visibility, share_last_seen, public, hidden_at, hidden_last_seen = row
+    """Convert a database row of (user, *the columns of `_OWN`) into `Preferences`. NULL is the default."""
+    _, visibility, share_last_seen, public, *times = row
     return Preferences(
-        Visibility(visibility or 0),
-        share_last_seen is None or bool(share_last_seen),
-        bool(public),
-        hidden_at,
-        hidden_last_seen,
+        Visibility(visibility or 0), share_last_seen is None or bool(share_last_seen), bool(public), *times
     )
 
 
@@ -143,4 +128,7 @@ def _columns(own: Preferences) -> tuple[object, ...]:
         own.public or None,
         own.hidden_at,
         own.hidden_last_seen,
+        own.shown_at,
+        own.shown_last_seen,
+        own.shared_at,
     )

@@ -7,7 +7,7 @@ SQLAlchemy's PostgreSQL dialect for SQLite too. The migrations create the tables
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, SmallInteger, Table, Text, text
 
-NEWEST = "0006"
+NEWEST = "0007"
 """The newest revision: change it with the tables and the migrations. Here, so that opening need not import alembic."""
 
 VERSION_TABLE = "herenow_schema"
@@ -59,6 +59,9 @@ preferences = Table(
     Column("hidden_last_seen", BigInteger),
     Column("share_last_seen", Boolean),
     Column("public", Boolean),
+    Column("shown_at", BigInteger),
+    Column("shown_last_seen", BigInteger),
+    Column("shared_at", BigInteger),
     sqlite_with_rowid=False,
 )
 """One nullable column per preference; NULL is the default, so a new one needs only `ALTER TABLE ADD COLUMN`."""
@@ -117,7 +120,8 @@ blocks = Table(
     Index("blocks_of_blocked", "blocked"),
     sqlite_with_rowid=False,
 )
-"""Blocks, with the last seen of each user as the other one knew it when the block began."""
+"""Blocks, with the last seen of each user as the other one knew it when the block began. Lifted ones are kept for a while:
+`blocker_seen` is then what `blocked` is shown until the blocker has been here again."""
 
 changes = Table(
     "changes",

@@ -34,7 +34,7 @@ from herenow.ports import (
     TooManyBlocks,
     Void,
     frozen_row,
-    is_kept_when_lifted,
+    lifted_row,
 )
 
 T = TypeVar("T")
@@ -267,7 +267,7 @@ class SqlLedger(ABC):
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
             between = self._visibility.blocks(connection, row.blocker, (row.blocked,))
             is_new = all(known.blocker != row.blocker for known in between)
-            if is_new and limit is not None and not self._visibility.has_room(connection, row.blocker, limit):
+            if is_new and limit is not None and not self._visibility.make_room(connection, row.blocker, limit):
                 raise TooManyBlocks(f"A user may block {limit} users.")
             preferences = self._visibility.preferences(connection, (row.blocker, row.blocked))
             stored = self._visibility.block(connection, frozen_row(row, between, preferences))
@@ -275,11 +275,14 @@ class SqlLedger(ABC):
 
         return await self._change(work)
 
-    async def unblock(self, blocker: str, blocked: str, now: int) -> bool:
+    async def unblock(self, blocker: str, blocked: str, now: int, if_shown: int | None = None) -> bool:
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
-            preferences = self._visibility.preferences(connection, (blocker, blocked))
-            lifted_at = now if is_kept_when_lifted(preferences) else None
-            return _relation_change(blocker, blocked, self._visibility.unblock(connection, blocker, blocked, lifted_at))
+            between = self._visibility.blocks(connection, blocker, (blocked,))
+            row = next((row for row in between if row.blocker == blocker and row.lifted_at is None), None)
+            if row is not None:
+                own = self._visibility.preferences(connection, (blocker,)).get(blocker, Preferences())
+                self._visibility.lift(connection, lifted_row(row, now, if_shown, own))
+            return _relation_change(blocker, blocked, row is not None)
 
         return await self._change(work)
 

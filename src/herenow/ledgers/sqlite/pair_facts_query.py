@@ -59,9 +59,11 @@ SELECT walked.*, greater.*, lesser.*, mutual.*, met.*, decided.* FROM
       SELECT blocks.*
       FROM json_each(CASE WHEN EXISTS (SELECT 1 FROM blocks WHERE blocker = :one) THEN :others END) AS each
       CROSS JOIN blocks ON blocker = :one AND blocked = each.value)) AS met,
-  (SELECT json_group_array(json_array(user, visibility, share_last_seen, public, hidden_at, hidden_last_seen))
+  (SELECT json_group_array(json_array(user, visibility, share_last_seen, public, hidden_at, hidden_last_seen,
+          shown_at, shown_last_seen, shared_at))
    FROM json_each(:users) AS each CROSS JOIN preferences ON user = each.value
-   WHERE coalesce(visibility, share_last_seen, public, hidden_at, hidden_last_seen) IS NOT NULL) AS decided
+   WHERE coalesce(visibility, share_last_seen, public, hidden_at, hidden_last_seen,
+          shown_at, shown_last_seen, shared_at) IS NOT NULL) AS decided
 """  # noqa: S608 - nothing in it comes from elsewhere
 
 Found = tuple[Sequence[Relation], Sequence[BlockRow], dict[str, Preferences]]

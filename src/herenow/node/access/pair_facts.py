@@ -9,8 +9,10 @@ visible.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from herenow.core.visibility import Block, Facts, Preferences, Verdict, ViewScope, judge
 from herenow.kit.idset import MANY, NO_IDS, Ids, having, holds, lacking
@@ -28,6 +30,9 @@ USUAL = 512
 
 FOREVER = 1 << 62
 
+Key = TypeVar("Key")
+Hide = TypeVar("Hide")
+
 
 @dataclass(frozen=True, slots=True)
 class PairFact:
@@ -36,6 +41,9 @@ class PairFact:
     relation: Relation = UNRELATED
     shares_room: bool = False
     block: Block | None = None
+    """The target's block of the viewer, lifted or not."""
+    own_block: Block | None = None
+    """The viewer's own block of the target, if it is in force."""
 
     def facts(self, target: Preferences, viewer: Preferences, now: int, *, invisible: bool = False) -> Facts:
         ends = self.relation.contact_until
@@ -44,16 +52,19 @@ class PairFact:
             contact=self.relation.contact and (ends is None or ends > now),
             shares_room=self.shares_room,
             block=self.block,
+            own_block=self.own_block,
             target=target,
-            viewer_shares=viewer.share_last_seen,
+            viewer_shares=viewer.may_see_times(now),
             invisible=invisible,
         )
 
 
-def pair_fact(relation: Relation, *, shares_room: bool, block: Block | None) -> PairFact:
-    """Combine relation, shared room and block of a viewer and a target into a `PairFact`. Plain strangers, mutual
+def pair_fact(
+    relation: Relation, *, shares_room: bool, block: Block | None, own_block: Block | None = None
+) -> PairFact:
+    """Combine relation, shared room and blocks of a viewer and a target into a `PairFact`. Plain strangers, mutual
     followers and contacts share one object each."""
-    if block is None and not shares_room:
+    if block is None and own_block is None and not shares_room:
         if relation is IN_CONTACT or relation == IN_CONTACT:
             return CONTACTS
         if relation is MUTUAL or relation == MUTUAL:
@@ -61,7 +72,7 @@ def pair_fact(relation: Relation, *, shares_room: bool, block: Block | None) -> 
         if relation == UNRELATED:
             return STRANGERS
     until = _related_until(relation)
-    return PairFact(FOREVER if shares_room else until, relation, shares_room, block)
+    return PairFact(FOREVER if shares_room else until, relation, shares_room, block, own_block)
 
 
 STRANGERS = PairFact()
@@ -145,11 +156,20 @@ class ViewerFacts:
             self.others.pop(target, None)
 
 
+class _HiddenPairs(dict[tuple[str, str], Callable[[PairFact], PairFact]]):
+    """(viewer, target) → what a block that is being written makes of their facts."""
+
+
+class _HiddenUsers(dict[str, Callable[[Preferences], Preferences]]):
+    """User → what an edit that is being written makes of the preferences."""
+
+
 class PairFacts:
     def __init__(self) -> None:
         self._ties: Lru[str, ViewerFacts] = Lru(VIEWERS)
         self._preferences: Lru[str, Preferences] = Lru(USERS)
-        self._classes: Lru[tuple[bool, Block | None, Preferences, bool], Verdict] = Lru(CLASSES)
+        self._hidden_pairs, self._hidden_users = _HiddenPairs(), _HiddenUsers()
+        self._classes: Lru[tuple[bool, Block | None, Block | None, Preferences, bool], Verdict] = Lru(CLASSES)
 
     # Unknown facts
 
@@ -168,9 +188,42 @@ class PairFacts:
             return []
         return _once([user for user in users if user not in preferences])
 
+    # Hide before the ledger has it
+
+    @contextmanager
+    def hiding_pairs(self, hides: Mapping[tuple[str, str], Callable[[PairFact], PairFact]]) -> Iterator[None]:
+        """Apply blocks that the ledger does not have yet, by (viewer, target), to the cached facts and to those that are
+        cached meanwhile. At the end the pairs are forgotten."""
+        with _added(self._hidden_pairs, hides):
+            for viewer, target in hides:
+                ties = self._ties.get(viewer)
+                what = None if ties is None else ties.get(target)
+                if what is not None:
+                    self.learn_facts(viewer, {target: what})
+            try:
+                yield
+            finally:
+                for viewer, target in hides:
+                    self.forget_pair(viewer, target)
+
+    @contextmanager
+    def hiding_user(self, user: str, hides: Callable[[Preferences], Preferences]) -> Iterator[None]:
+        """Apply an edit of a user's preferences that the ledger does not have yet, as `hiding_pairs` does."""
+        with _added(self._hidden_users, {user: hides}):
+            before = self._preferences.get(user)
+            if before is not None:
+                self.learn_preferences(user, before)
+            try:
+                yield
+            finally:
+                self.forget_preferences(user)
+
     # Learn
 
     def learn_facts(self, viewer: str, what: Mapping[str, PairFact]) -> None:
+        if self._hidden_pairs:
+            hides = self._hidden_pairs
+            what = {t: hides[viewer, t](fact) if (viewer, t) in hides else fact for t, fact in what.items()}
         ties = self._ties.get(viewer)
         if ties is None or len(ties) > TARGETS_PER_VIEWER:
             ties = ViewerFacts()
@@ -178,13 +231,15 @@ class PairFacts:
         ties.learn(what)
 
     def learn_preferences(self, user: str, preferences: Preferences | None) -> None:
+        if user in self._hidden_users:
+            preferences = self._hidden_users[user](preferences or UNDECIDED)
         undecided = preferences is None or preferences == UNDECIDED
         self._preferences.put(user, UNDECIDED if undecided or preferences is None else preferences)
 
     def learn_all_preferences(self, users: Sequence[str], decided: Mapping[str, Preferences]) -> None:
         """Cache the preferences of these users. `decided`: preferences by user; users that are not in it have the
         defaults."""
-        if decided:
+        if decided or self._hidden_users:
             for user in users:
                 self.learn_preferences(user, decided.get(user))
         else:
@@ -278,7 +333,7 @@ class PairFacts:
             return {viewer: ONESELF.scope if viewer == target else ViewScope.NONE for viewer in viewers}
         ties, preferences = self._ties.get, self._preferences.get
         plain: list[ViewScope | None] = [None] * 4
-        """View scopes of viewers without a block. Index: 2 if related to the target, plus 1 if they share last seen."""
+        """View scopes of viewers without a block. Index: 2 if related to the target, plus 1 if they may see times."""
         sights: dict[str, ViewScope] = {}
         usual = self._judged(FRIENDS, theirs, UNDECIDED, now).scope
         for viewer in viewers:
@@ -294,10 +349,10 @@ class PairFacts:
                 sights[viewer] = usual
             elif what is None or mine is None:
                 sights[viewer] = ONESELF.scope if viewer == target else ViewScope.NONE
-            elif what.block is not None:
+            elif what.block is not None or what.own_block is not None:
                 sights[viewer] = self._judged(what, theirs, mine, now).scope
             else:
-                kind = 2 * (what.until > now) + mine.share_last_seen
+                kind = 2 * (what.until > now) + mine.may_see_times(now)
                 sight = plain[kind]
                 if sight is None:
                     sight = plain[kind] = self._judged(what, theirs, mine, now).scope
@@ -305,12 +360,24 @@ class PairFacts:
         return sights
 
     def _judged(self, what: PairFact, theirs: Preferences, mine: Preferences, now: int) -> Verdict:
-        key = what.until > now, what.block, theirs, mine.share_last_seen
+        key = what.until > now, what.block, what.own_block, theirs, mine.may_see_times(now)
         verdict = self._classes.get(key)
         if verdict is None:
             verdict = judge(what.facts(theirs, mine, now))
             self._classes.put(key, verdict)
         return verdict
+
+
+@contextmanager
+def _added(hides: dict[Key, Hide], new: Mapping[Key, Hide]) -> Iterator[None]:
+    """Add entries to `hides` for the duration of the context. An entry of another context that has replaced one is kept."""
+    hides.update(new)
+    try:
+        yield
+    finally:
+        for key, hide in new.items():
+            if hides.get(key) is hide:
+                del hides[key]
 
 
 def _once(users: list[str]) -> list[str]:

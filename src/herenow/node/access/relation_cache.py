@@ -16,21 +16,22 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from herenow.core.visibility import Facts, Preferences, Verdict, ViewScope
+from herenow.core.visibility import SHARED_FOR, Block, Facts, Preferences, Verdict, ViewScope, last_seen_when_blocked
 from herenow.errors import Unavailable
 from herenow.kit.deadline import read_within
 from herenow.kit.lru import Lru
 from herenow.node.access.change_feed import ChangeFeed
-from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, PairFact, PairFacts, pair_fact
+from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, UNDECIDED, PairFact, PairFacts, pair_fact
 from herenow.node.access.refresh import RefreshSchedule
 from herenow.node.access.unanswered import UnansweredLookups
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
-from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations, block_between
+from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations, blocks_between
 
 TRUST = 30.0
 """Seconds for which facts are trusted while the change table cannot be read."""
@@ -44,6 +45,8 @@ ANYBODY = "*"
 queried again."""
 
 EVERYTHING = (ANYBODY, ANYBODY)
+
+NO_BLOCKS = (None, None)
 
 WHOLE = ("relations", "members")
 """Kinds of changes that search all cached facts."""
@@ -129,6 +132,39 @@ class RelationCache:
     async def view_scopes_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
         await self.relate_to(target, viewers)
         return self.sights_of(target, viewers)
+
+    # Hide before the ledger has it
+
+    @contextmanager
+    def hiding_by_block(self, row: BlockRow) -> Iterator[None]:
+        """Hide two users from each other as this block does, from now on and before the ledger has it. Facts that are
+        cached meanwhile follow it, too. At the end they are forgotten: query them again."""
+        (one, theirs), (other, mine) = ((row.blocker, row.blocker_seen), (row.blocked, row.blocked_seen))
+
+        def blocks(what: PairFact) -> PairFact:
+            """What `blocked` knows of the blocker."""
+            if what.block is not None and what.block.in_force:
+                return what
+            preferences = self._facts.preferences(one) or UNDECIDED
+            return replace(what, block=Block(last_seen_when_blocked(theirs, what.block, preferences)))
+
+        def is_blocked(what: PairFact) -> PairFact:
+            """What the blocker knows of `blocked`."""
+            preferences = self._facts.preferences(other) or UNDECIDED
+            own = what.own_block or Block(last_seen_when_blocked(mine, what.block, preferences))
+            return replace(what, own_block=own)
+
+        self._changes.add((one, other), (other, one))
+        with self._facts.hiding_pairs({(other, one): blocks, (one, other): is_blocked}):
+            yield
+
+    @contextmanager
+    def hiding_by_preferences(self, user: str, hide: Callable[[Preferences], Preferences]) -> Iterator[None]:
+        """Let these changed preferences of a user count, from now on and before the ledger has them. At the end they are
+        forgotten: query them again."""
+        self._changes.add((user, ""))
+        with self._facts.hiding_user(user, hide):
+            yield
 
     # Query
 
@@ -217,8 +253,15 @@ class RelationCache:
             if changed:
                 users = [user for user in users if changed.isdisjoint(((user, ""), EVERYTHING))]
             self._facts.learn_all_preferences(users, preferences)
+            self._plan_times(preferences)
             unanswered = [other for other in others if other not in ties] if len(ties) < len(others) else ()
             return [(other, one) if as_target else (one, other) for other in unanswered]
+
+    def _plan_times(self, preferences: Mapping[str, Preferences]) -> None:
+        """Plan to reevaluate those of these users that may see times only later (`Preferences.may_see_times`)."""
+        for user, own in preferences.items():
+            if own.shared_at is not None and own.shared_at + SHARED_FOR > self._clock.now():
+                heapq.heappush(self._ends, (own.shared_at + SHARED_FOR, user, ""))
 
     async def _facts_of(
         self, one: str, others: Sequence[str], users: Sequence[str], *, as_target: bool = False
@@ -237,6 +280,7 @@ class RelationCache:
         for row in known.blocks:
             rows[row.blocked if row.blocker == one else row.blocker].append(row)
         nothing_else = not rows and not known.mates
+        blocks = {other: blocks_between(between, one if as_target else other) for other, between in rows.items()}
         ties = {
             # `pair_fact` inlined for the most common case.
             other: CONTACTS
@@ -244,7 +288,8 @@ class RelationCache:
             else pair_fact(
                 relation,
                 shares_room=other in known.mates,
-                block=block_between(rows[other], one if as_target else other) if other in rows else None,
+                block=blocks.get(other, NO_BLOCKS)[0],
+                own_block=blocks.get(other, NO_BLOCKS)[1],
             )
             for other, relation in zip(others, known.relations if related else found, strict=True)
             if relation is not None
@@ -412,10 +457,12 @@ class RelationCache:
             del self._members[member]
 
     def _end_contacts(self) -> None:
+        """Apply what is over now in `_ends`, a heap of (time in ms, viewer, target): contacts and, without a target, the
+        time after which the viewer may see times."""
         now = self._clock.now()
         while self._ends and self._ends[0][0] <= now:
             _, viewer, target = heapq.heappop(self._ends)
-            self.changed(LedgerChange("relation", viewer, target))
+            self.changed(LedgerChange("relation" if target else "preferences", viewer, target))
 
     def _refresh_old(self) -> None:
         old, over = self._refresh.turns()

@@ -25,8 +25,7 @@ class Chosen(NamedTuple):
 
 class Modes:
     def __init__(self, context: Context, records: Records) -> None:
-        self._records = records
-        self._ledger = context.ledger
+        self._context, self._records = context, records
 
     async def set_mode(
         self, user: str, mode: Mode, until: int | None, source: Source = Source.USER, *, saved: bool = True
@@ -34,7 +33,7 @@ class Modes:
         """Set the user's mode of one source, wait for the commit and return the new presence. While the store
         cannot be written, the ledger gets it instead (`Chosen.stale`). `until`: its end (ms);
         None: no end. `saved`: wait a moment until the ledger has it, too (`LedgerWriter.wait_saved`)."""
-        return await self._choose(user, set_mode(mode, until, source), saved=saved)
+        return await self._choose(user, set_mode(mode, until, source, self._context.clock.now()), saved=saved)
 
     async def set_custom(
         self, user: str, custom: Custom | None, source: Source = Source.USER, *, saved: bool = True
@@ -46,7 +45,7 @@ class Modes:
     ) -> Chosen:
         """Set the user's own mode and custom status in one commit, so that no viewer sees one without the other.
         `until`: end of the mode (ms); None: no end. `saved`: as for `set_mode`."""
-        first, second = set_mode(mode, until), set_custom(custom)
+        first, second = set_mode(mode, until, asked_at=self._context.clock.now()), set_custom(custom)
 
         def both(presence: Presence, now: int, timings: Timings) -> Presence:
             return second(first(presence, now, timings), now, timings)
@@ -54,7 +53,7 @@ class Modes:
         return await self._choose(user, both, saved=saved)
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> Chosen:
-        await write_within(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
+        await write_within(self._context.ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
         try:
             return Chosen(await self._records.apply(user, set_idle_after(idle_after)), stale=False)
         except (Unavailable, UnknownOutcome):

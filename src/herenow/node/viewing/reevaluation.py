@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from herenow.core.model import NOBODY_HERE
-from herenow.core.visibility import ViewScope
+from herenow.core.visibility import Kind, ViewScope
 from herenow.errors import Unavailable
 from herenow.kit.idset import among
 from herenow.node.access import RelationCache
@@ -60,6 +60,19 @@ class Reevaluation:
         elif change.kind == "relations":
             await self._reevaluate_all_about(change.a)
 
+    def apply_cached(self, change: LedgerChange) -> None:
+        """Update what viewers of this node see after a block or preference changed in the cache, without a query. Views of
+        which the facts are not cached stay as they are."""
+        if change.kind == "preferences":
+            person = self._people.find(change.a)
+            if person is not None:
+                self._change_scopes_of(person, known_only=True)
+            return
+        for viewer, target in ((change.a, change.b), (change.b, change.a)):
+            person = self._people.find(viewer)
+            if person is not None and self._access.verdict(viewer, target) is not None:
+                self._change_scopes(person, {target})
+
     async def _reevaluate_all_about(self, user: str) -> None:
         """Update what this user sees, and what viewers see of this user. Contacts that do not watch the user yet may
         begin to."""
@@ -101,6 +114,9 @@ class Reevaluation:
             some = viewers[start : start + AT_A_TIME]
             await asyncio.wait([self._tasks.spawn(self.reevaluate(v, None), "look-again") for v in some])
 
+    def reevaluate_soon(self, viewer: str, targets: Sequence[str]) -> None:
+        self._tasks.spawn(self.reevaluate(viewer, targets), "soon")
+
     async def reevaluate(self, viewer: str, targets: Sequence[str] | None) -> None:
         """Apply the current rules to what the viewer's connections see of these targets (None: all that they watch).
         Contacts, and targets that a stream named earlier, are added if the viewer may see them by now."""
@@ -135,12 +151,16 @@ class Reevaluation:
             lambda: self._access.relate_to(target, _viewers(person)), lambda: self._change_scopes_of(person)
         )
 
-    def _change_scopes_of(self, person: Person) -> None:
+    def _change_scopes_of(self, person: Person, *, known_only: bool = False) -> None:
         sights = self._access.sights_of(person.user, _viewers(person))
+        unknown: set[str] = set()
+        if known_only:
+            hidden = [viewer for viewer, sight in sights.items() if sight.kind is Kind.NONE]
+            unknown.update(viewer for viewer in hidden if self._access.verdict(viewer, person.user) is None)
         for channel in person.watchers.channels:
             for outbox in tuple(channel.outboxes):
                 sight = channel.sight if outbox.truth else sights[outbox.user]
-                if sight != channel.sight:
+                if sight != channel.sight and outbox.user not in unknown:
                     self._delivery.change_scope(outbox, person, sight)
 
     async def _follow_contacts(self, person: Person) -> None:

@@ -7,17 +7,18 @@ the new values, so a false message makes a node ask again and no more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 import msgspec
 
-from herenow.errors import Unavailable, UnknownOutcome
+from herenow.core.visibility import Preferences
+from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.node.access import WHOLE, RelationCache
 from herenow.node.cluster import NodeMessages
 from herenow.node.viewing.reevaluation import Reevaluation
 from herenow.node.viewing.typing import TypingRooms
-from herenow.ports import LedgerChange
+from herenow.ports import BlockRow, LedgerChange
 
 MOST = 200
 """Changes in one message. More at once are an import, for which the change table is fast enough."""
@@ -47,6 +48,42 @@ class RelationEvents:
         for change in changes:
             self._typing.on_ledger_change(change)
             await self._reevaluation.apply_change(change)
+
+    async def spread_block(self, user: str, other: str) -> None:
+        """Do the same as `spread` for a block of `other` that `user` placed or lifted, but wait for the views of `user`
+        only. The time of the answer must not depend on whether the other is here and watches."""
+        change = LedgerChange("relation", user, other)
+        self._access.forget(change)
+        await self._send([change])
+        self._typing.on_ledger_change(change)
+        self._reevaluation.reevaluate_soon(other, [user])
+        await self._reevaluation.reevaluate(user, [other])
+
+    def hidden_by_block(self, row: BlockRow) -> AbstractContextManager[None]:
+        """Hide two users from each other on this node, before the ledger has the block."""
+        change = LedgerChange("relation", row.blocker, row.blocked)
+        return self._hidden_first(self._access.hiding_by_block(row), change)
+
+    def hidden_by_preferences(
+        self, user: str, hide: Callable[[Preferences], Preferences]
+    ) -> AbstractContextManager[None]:
+        """Hide a user on this node by changed preferences, before the ledger has them."""
+        return self._hidden_first(self._access.hiding_by_preferences(user, hide), LedgerChange("preferences", user, ""))
+
+    @contextmanager
+    def _hidden_first(self, hiding: AbstractContextManager[None], change: LedgerChange) -> Iterator[None]:
+        """Apply the cached facts of `hiding` to the views of this node, before the ledger has them. If the write fails,
+        query the facts again. While the ledger does not answer, hide nothing: the write will fail."""
+        if self._access.trouble is not None:
+            yield
+            return
+        with hiding:
+            self._reevaluation.apply_cached(change)
+            try:
+                yield
+            except HerenowError:
+                self._access.changed(change)
+                raise
 
     async def spread_soon(self, changes: Sequence[LedgerChange]) -> None:
         """Do the same as `spread` for changes that the application reports, but return without waiting for the views.
