@@ -159,6 +159,11 @@ def test_the_documentation_page_on_capacity_agrees_with_the_benchmark_results():
     assert capacity.BEGIN in told
 
 
+def test_the_cost_of_a_commit_falls_with_the_size_of_its_batch_between_the_measured_sizes():
+    assert [capacity.commit_cost(size, 9.5) for size in (1, 5, 20, 500, 900)] == [107, 36, 16, 9.5, 9.5]
+    assert 16 < capacity.commit_cost(10, 9.5) < 36
+
+
 def test_the_capacity_table_is_computed_from_the_benchmark_results():
     costs = capacity.Measured(
         beat=100_000,
@@ -180,6 +185,7 @@ def test_the_capacity_table_is_computed_from_the_benchmark_results():
     assert "**29 cores**" in told["cores for both"]  # (2 + 12.5) / 0.5
     assert "**600 processes**" in told["processes by sockets"]
     assert "**57.2 GB**" in told["memory of the nodes"]
-    assert "**1 masters**" in told["the store's CPU"]
+    assert "10 000 commits per s, 1" in told["the store's CPU"]  # 600 processes × 16 shards: one change per second each
+    assert "**3 masters**" in told["the store's CPU"]  # 10 000 × 107 µs / 0.5
     assert "0.05 of a core in each" in told["following all changes"]
     assert "**1 clusters** of 12.0 million users" in told["following all changes"]
