@@ -112,7 +112,7 @@ def test_a_user_sees_which_of_their_devices_is_active_and_since_when():
         "C8 the same platform twice": ("connect d1 as web, connect d2 as web, mode busy, bye d2", "web"),
         "C8 shown again": (
             "connect d1 as web, mode invisible, connect d2 as mobile, bye d1, connect d3 as desktop, mode auto",
-            "desktop mobile",
+            "desktop",
         ),
         "C8 frozen in grace": (
             "connect d1 as web, connect d2 as mobile, mode busy, drop d1, 10s, drop d2, 25s",

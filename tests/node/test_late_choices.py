@@ -183,7 +183,7 @@ async def test_a_user_deleted_after_a_mode_was_set_during_a_store_outage_stays_d
     with world.faults.during(AWAY):
         await n1.node.sessions.set_both("ana", Mode.BUSY, None, Custom("lunch"))
         await world.sleep(3)
-        with pytest.raises(Exception, match="store is out of reach"):
+        with pytest.raises(Exception, match="live store is unreachable"):
             await n2.node.admin.delete("ana")
         await world.sleep(2)
     await world.sleep(20)

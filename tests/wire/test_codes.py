@@ -69,7 +69,7 @@ def test_only_error_codes_of_server_errors_and_rate_limits_are_retryable():
 
 
 def test_the_websocket_close_codes_are_the_documented_ones():
-    assert set(CLOSES) == {1000, 1001, 1002, 1007, 1009, 1012, 1013, 4400, 4401, 4408, 4409, 4429}
+    assert set(CLOSES) == {1000, 1001, 1002, 1007, 1009, 1012, 1013, 4400, 4401, 4403, 4408, 4409, 4429}
     assert set(CLOSES) == set(Close)
-    assert {int(row.code) for row in CLOSES.values() if not row.retry} == {1000, 4400, 4401, 4409}
+    assert {int(row.code) for row in CLOSES.values() if not row.retry} == {1000, 4400, 4401, 4403, 4409}
     assert all(row.meaning.endswith(".") for row in CLOSES.values())

@@ -99,9 +99,9 @@ class LateChoices:
 
     def _check_accepts(self) -> None:
         if self._ledger_writer.is_late:
-            raise Unavailable("The store and the database are out of reach.")
+            raise Unavailable("The live store and the database are unreachable.")
         if len(self._late) >= MOST:
-            raise Unavailable("The store is out of reach, and too many changes wait for it.")
+            raise Unavailable("The live store is unreachable, and too many changes wait for it.")
 
     # Learn
 
