@@ -33,10 +33,10 @@ from herenow.api.endpoints import (
 )
 from herenow.api.http.cors import Cors
 from herenow.api.http.paths import CanonicalPaths
-from herenow.api.http.problems import Problems, Refusal, reraise
+from herenow.api.http.problems import Problems, Refusal, check_rate, reraise
 from herenow.api.http.request import Api, Call, WorkerReports
 from herenow.api.ops import dashboard, health, sdk
-from herenow.core.limits import REQUEST_COST, size_cost
+from herenow.core.limits import LONGEST_PAUSE, REQUEST_COST, size_cost
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings
@@ -116,21 +116,25 @@ class Resource:
         await self._authorize(call, operation)
         is_limited = bool(call.caller.user) and not call.caller.service
         if is_limited:
-            await self._wait_for_budget(call.caller.user)
+            await self._wait_for_budget(call, operation)
         audited = operation.scope is TokenScope.ADMIN and call.caller.service
         response = await (audit(call, operation) if audited else operation.handle(call))
         if is_limited:
             self._api.node.context.budgets.spend(call.caller.user, size_cost(len(getattr(response, "body", b""))))
         await response(scope, receive, send)
 
-    async def _wait_for_budget(self, user: str) -> None:
+    async def _wait_for_budget(self, call: Call, operation: Operation) -> None:
         """Take the cost of a request from the user's budget, and wait until its debt is paid. Meanwhile nothing is read
-        from the connection but one more request."""
-        context = self._api.node.context
+        from the connection but one more request. A request that would wait longer than `LONGEST_PAUSE` is refused
+        without a cost: waiting requests would fill the memory, since they stay when their connection is gone."""
+        context, user = self._api.node.context, call.caller.user
+        debt = context.budgets.debt(user)
+        check_rate(debt if debt > LONGEST_PAUSE else 0, "requests_too_fast", "The user sends requests too fast.")
         wait = context.budgets.spend(user, REQUEST_COST)
         if wait:
             context.metrics.reading_pauses["request"] += 1
             await asyncio.sleep(wait / 1000)
+            await self._authorize(call, operation)  # the token may have been revoked meanwhile
 
     async def _authorize(self, call: Call, operation: Operation) -> None:
         access = operation.access

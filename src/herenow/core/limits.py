@@ -92,6 +92,9 @@ CREDIT = 40 * FRAME_COST
 """A connection pays when it has used so much, 40 frames or 128 heartbeats: paying for each would cost as much as the
 heartbeat."""
 
+CONNECT_COST = 100
+"""Of a new connection, for the budget of its user."""
+
 CONNECTION_BUDGET = Budget(burst=4_000)
 """At least 200 frames at once, or 800 heartbeats."""
 

@@ -103,13 +103,19 @@ def with_newer_choices(presence: Presence, newer: Presence | None, now: int) -> 
     """Return the record with the modes and custom statuses of `newer` if those have a higher version (`chosen`), and
     with the status that follows from them; otherwise the record itself. `newer` comes from the ledger: the store did not
     take it, or this node cannot read it there. They take effect at the time of their version, so that a user who went
-    invisible was last seen then, however late the record learns of it. Values from before the user's deletion do not
-    count."""
+    invisible was last seen then, however late the record learns of it; or at `newer.last_seen`, if the user was invisible
+    before. `newer.shown_at`: when the user came back from an invisibility that is not in the record. Values from before
+    the user's deletion do not count."""
     if newer is None or newer.chosen <= max(presence.chosen, presence.erased_at or 0):
         return presence
     at = min(now, newer.chosen)
-    presence = with_choices(presence, choices(newer), at)
-    return update_status(replace(presence, chosen=newer.chosen), at)
+    hidden_at = at if newer.last_seen is None else min(at, newer.last_seen)
+    presence = with_choices(presence, choices(newer), at, hidden_at)
+    presence = update_status(replace(presence, chosen=newer.chosen), at)
+    came_back = newer.shown_at
+    if came_back is None or presence.mode is _INVISIBLE or came_back <= (presence.since or 0):
+        return presence
+    return shown(presence, min(now, came_back))
 
 
 def as_shown(presence: Presence, newer: Presence | None, now: int) -> Presence:

@@ -44,6 +44,11 @@ class UserBudgets:
     def __len__(self) -> int:
         return len(self._full_at)
 
+    def debt(self, user: str) -> int:
+        """Return the milliseconds until the debt of the user's budget is paid; 0: it has none."""
+        now = self.clock.now()
+        return USER_BUDGET.spend(self._full_at.get(user, now) or now, now, 0)[1]
+
     def spend(self, user: str, cost: int) -> int:
         """Take `cost` from the user's budget. Returns the milliseconds until its debt is paid; 0: it has none."""
         now = self.clock.now()

@@ -18,6 +18,7 @@ from typing import Protocol, assert_never
 import structlog
 
 from herenow.core.limits import (
+    CONNECT_COST,
     CONNECTION_BUDGET,
     CREDIT,
     FRAME_COST,
@@ -161,6 +162,7 @@ class ClientSession:
             return
         self._user = self._connection.user  # the shared string object, to save memory
         self._host.opened(self)
+        self._host.node.context.budgets.spend(self._user, CONNECT_COST)
         self._do_later(None)
 
     def _connect(self, socket: Socket) -> Connection:
@@ -227,6 +229,8 @@ class ClientSession:
 
     def on_closed(self, code: int | None, reason: str) -> None:
         connection, self._connection = self._connection, None
+        self._host.node.context.budgets.spend(self._user, CREDIT - self._credit)
+        self._credit = CREDIT
         if self._paused_by is not None:
             self._paused_by.cancel()
             self._paused_by = None
@@ -359,6 +363,7 @@ class ClientSession:
     def _next_command(self, waiting: deque[tuple[Command | Rejection | None, int]]) -> Command | Rejection | None:
         command, size = waiting.popleft()
         self._waiting_bytes -= size
+        self.on_sign_of_life()  # reading may be paused because commands wait: the client's heartbeats are not read then
         if len(waiting) <= MAX_WAITING // 2 and self._waiting_bytes <= MAX_WAITING_BYTES // 2:
             self._socket.resume_reading(Pause.COMMANDS)
         return command

@@ -111,6 +111,9 @@ _TABLE = (
     Code("too_many_connections", 429, _BOTH, "This user has too many connections to this node.", retry=True),
     Code("polling_too_fast", 429, _REST, "The user reads many statuses too often without a live session.", retry=True),
     Code("too_many_blocks", 400, _REST, "This user blocks as many users as allowed; unblock some first."),
+    Code(
+        "requests_too_fast", 429, _REST, "The user has sent more requests than the server answers in 2 s.", retry=True
+    ),
     Code("blocking_too_fast", 429, _REST, "Blocks and unblocks of a user are limited per minute.", retry=True),
     Code("signing_out_too_fast", 429, _REST, "Sign-outs of a user's devices are limited per minute.", retry=True),
     # Permissions, and things that do not exist.

@@ -168,8 +168,11 @@ _BY_SECRET: Mapping[str, frozenset[Scope]] = {**_OF_ISSUERS, **{scope.value: fro
 
 def granted_scopes(claim: str | None, *, by_issuer: bool) -> frozenset[Scope]:
     """Return the scopes that the claim `scope` of a token grants; none for a user's token. Unknown words grant nothing.
-    `by_issuer`: the token was signed by an issuer's key instead of our secret, so its scopes need `SCOPE_PREFIX`."""
+    `by_issuer`: the token was signed by an issuer's key instead of our secret, so its scopes need `SCOPE_PREFIX`. They
+    need it also if the claim has words that are not ours: then an application put its own scopes into a user's token."""
     if not claim:
         return frozenset()
-    words = _OF_ISSUERS if by_issuer else _BY_SECRET
-    return frozenset().union(*(words.get(word, frozenset()) for word in claim.split()))
+    words = claim.split()
+    bare = not by_issuer and _BY_SECRET.keys() >= set(words)
+    known = _BY_SECRET if bare else _OF_ISSUERS
+    return frozenset().union(*(known.get(word, frozenset()) for word in words))

@@ -138,13 +138,13 @@ class MemoryLedger:
                 self._log_changes([LedgerChange("choice", row.user, "")])
 
     def _save_choice(self, row: Choice) -> bool:
-        """Save a choice unless a newer one is stored. Returns True if the mode changed to invisible or from it."""
+        """Save a choice unless a newer one is stored. Returns True if the mode is or was invisible."""
         known = self.people.get(row.user, _STRANGER)
         newer = known.choice is None or row.version > known.choice.version
         if not newer or not self._outlived(row.user, row.version):
             return False
         self.people[row.user] = replace(known, choice=row)
-        return (row.mode is Mode.INVISIBLE) != (known.choice is not None and known.choice.mode is Mode.INVISIBLE)
+        return row.mode is Mode.INVISIBLE or (known.choice is not None and known.choice.mode is Mode.INVISIBLE)
 
     async def choose_late(self, user: str, choose: Callable[[Choice | None], Choice]) -> Choice:
         await self._answer()

@@ -7,7 +7,7 @@ import { Server, token } from "./server.js";
 let server;
 const rest = (user, claims) => new Rest(server.url, { token: () => token(user, claims) });
 before(async () => {
-  server = await new Server().start();
+  server = await new Server({ dead_after: 120, grace: 60 }).start();
 });
 after(() => server.remove());
 

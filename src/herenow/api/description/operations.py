@@ -119,6 +119,8 @@ def codes_of(operation: Operation) -> tuple[str, ...]:
         codes += ["forbidden"]
     if operation.access in (Access.SERVICE, Access.USER):
         codes += STORE_CODES
+    if operation.access is Access.USER:
+        codes += ["requests_too_fast"]
     return tuple(dict.fromkeys([*codes, *EVERYWHERE]))
 
 

@@ -12,6 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 from herenow.api.description.operations import Media, Operation, Parameter, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER, distinct
 from herenow.api.http.request import Call
+from herenow.core.limits import size_cost
 from herenow.errors import ProtocolError, Unavailable
 from herenow.transport.http import EventStream, lender_of
 from herenow.wire.inputs import Scope as TokenScope
@@ -63,6 +64,9 @@ class Events(Response):
         events = EventStream(self._call.streaming, lender, self._call.claims, self._viewer)
         try:
             snapshot = await self._subscribe(events)
+            if not self._call.caller.service:
+                cost = size_cost(sum(map(len, snapshot)))
+                self._call.node.context.budgets.spend(self._call.caller.user, cost)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await send(_HEAD_FIRST)
             events.begin(snapshot)

@@ -147,7 +147,7 @@ class SqlLedger(ABC):
 
     async def choose_late(self, user: str, choose: Callable[[Choice | None], Choice]) -> Choice:
         def work(connection: Connection) -> tuple[Choice, list[LedgerChange]]:
-            self._dialect.lock(LockKind.ERASING, connection)  # also excludes `save_choices`
+            self._dialect.lock(LockKind.SAVING, connection)  # `_change` excludes `save_choices` and `erase`
             return self._late.choose(connection, user, choose), [LedgerChange("choice", user, "")]
 
         return await self._change(work)

@@ -91,8 +91,8 @@ class UserRows:
         connection.execute(self._save_last_seen, rows(sorted(seen.items())))
 
     def save_choices(self, connection: Connection, chosen: Sequence[Choice]) -> list[str]:
-        """Save modes and custom statuses of users, except over those with a higher version. Returns the users with a
-        saved mode that changed to invisible or from it."""
+        """Save modes and custom statuses of users, except over those with a higher version. Returns the users whose saved
+        mode is or was invisible and changed, perhaps in its end only."""
         # Only the newest choice of each user: PostgreSQL refuses to update a row twice in one statement.
         newest: dict[str, Choice] = {}
         for choice in chosen:
@@ -101,7 +101,7 @@ class UserRows:
         users = sorted(newest)
         hidden = {row[0] for row in self._invisible(connection, rows(users))}
         saved = connection.execute(self._save_choices, rows(_columns(newest[user]) for user in users))
-        return [user for user, mode in saved if (mode == int(Mode.INVISIBLE)) != (user in hidden)]
+        return [user for user, mode in saved if mode == int(Mode.INVISIBLE) or user in hidden]
 
     def chosen(self, connection: Connection, after: str, limit: int) -> list[Choice]:
         more_than_default = or_(

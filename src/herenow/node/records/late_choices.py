@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from herenow.core.edits import set_idle_after
-from herenow.core.model import Presence
+from herenow.core.model import Mode, Presence
 from herenow.core.settle import Edit, droppable
 from herenow.core.sources import version_after, with_newer_choices
 from herenow.core.values import replace
@@ -37,6 +37,9 @@ from herenow.ports import Choice, Ledger, Remembered
 MOST = 100_000
 """Users with late values, about 50 MB, beyond which this node refuses further ones."""
 
+_NOTHING = Presence()
+"""In place of the choices of a user of whom only the idle time is late."""
+
 PART = 500  # users per read of the ledger and per batch of decisions
 
 log = structlog.get_logger(__name__)
@@ -54,6 +57,8 @@ class LateChoices:
     """Users whose saved choices changed and must be read."""
     _unscanned: bool = False
     """True: late rows may exist of which no change was read."""
+    _reading: bool = False
+    """True: a task reads the users of `_changed`."""
 
     @property
     def _people(self) -> People:
@@ -71,13 +76,16 @@ class LateChoices:
         """Apply an edit of mode or custom status to the ledger, because the store cannot be written, and show the
         result on this node. Returns the presence as the user's own devices see it. Raises `Unavailable` (nothing was
         done) or `UnknownOutcome`."""
-        self._check_accepts()
+        self._check_accepts(user)
         person = self._people.get(user)
         with self._people.keeping(person):
             if not person.record.known:
                 await self._reader.load_from_ledger([person])
             now, timings = self._context.clock.now(), self._context.timings
             known = with_newer_choices(person.record.presence, self._late.get(user), now)
+            last_seen = edit(known, now, timings).last_seen
+            if last_seen is not None:  # of a user who hides: it stays as it was when hiding began
+                await write_within(self._ledger.save_last_seen({user: last_seen}), LEDGER_DEADLINE)
 
             def choose(stored: Choice | None) -> Choice:
                 base = with_newer_choices(known, from_ledger(Remembered(choice=stored)), now)
@@ -85,22 +93,22 @@ class LateChoices:
                 return choice_of_record(user, chosen)
 
             choice = await write_within(self._ledger.choose_late(user, choose), LEDGER_DEADLINE)
-            self._learn(user, from_ledger(Remembered(choice=choice)))
+            self._learn(user, from_ledger(Remembered(last_seen, choice)))
             return self._people.shown(user, person.record.presence)
 
     async def save_idle_after(self, user: str) -> Presence:
         """Let any node apply the user's saved `idle_after` to the store after its return. Returns the presence as it is
         known now. Raises as `choose`."""
-        self._check_accepts()
+        self._check_accepts(user)
         await write_within(self._ledger.mark_late(user, self._context.clock.now()), LEDGER_DEADLINE)
-        self._late.setdefault(user, Presence())
+        self._late.setdefault(user, _NOTHING)
         [(presence, _)] = await self._reader.read([user])
         return presence
 
-    def _check_accepts(self) -> None:
+    def _check_accepts(self, user: str) -> None:
         if self._ledger_writer.is_late:
             raise Unavailable("The live store and the database are unreachable.")
-        if len(self._late) >= MOST:
+        if len(self._late) >= MOST and user not in self._late:
             raise Unavailable("The live store is unreachable, and too many changes wait for it.")
 
     # Learn
@@ -109,7 +117,8 @@ class LateChoices:
         """Read the user's saved mode and custom status, because the ledger's change table reports a change."""
         self._changed[user] = None
         self._unscanned = True  # it may have a late row for its idle time only
-        if len(self._changed) == 1:
+        if not self._reading:
+            self._reading = True
             self._context.tasks.spawn(self._read_changed(), "choices")
 
     def scan_soon(self) -> None:
@@ -123,20 +132,27 @@ class LateChoices:
         try:
             while self._changed:
                 users = list(self._changed)[:PART]
-                await self._read(users)
-                for user in users:
-                    self._changed.pop(user, None)
+                for user in users:  # before the read: a change during it is read again
+                    del self._changed[user]
+                try:
+                    await self._read(users)
+                except BaseException:
+                    self._changed.update(dict.fromkeys(users))
+                    raise
         except Unavailable:  # `check` reads them again
             self._context.metrics.ledger_errors += 1
+        finally:
+            self._reading = False
 
     async def _read(self, users: Sequence[str]) -> dict[str, Remembered]:
         """Read the saved choices of these users, and show those that are newer than the known record."""
+        before = {user: self._late.get(user) for user in users}
         found = await read_within(self._ledger.remembered(users), LEDGER_DEADLINE)
         for user in users:
             if user in found:
-                self._learn(user, from_ledger(Remembered(choice=found[user].choice)))
-            else:
-                self._late.pop(user, None)  # deleted
+                self._learn(user, from_ledger(Remembered(found[user].last_seen, found[user].choice)))
+            elif self._late.get(user) is before[user] and before[user] not in (None, _NOTHING):
+                del self._late[user]  # deleted
         return found
 
     def _learn(self, user: str, newer: Presence) -> None:
@@ -146,6 +162,9 @@ class LateChoices:
             return
         if user in self._late and newer.chosen <= self._late[user].chosen:
             return
+        hid = user in self._late and self._late[user].mode is Mode.INVISIBLE
+        if hid and newer.mode is not Mode.INVISIBLE:
+            newer = replace(newer, shown_at=newer.chosen)
         self._late[user] = newer
         if person is not None:
             self._show(person)
@@ -165,13 +184,13 @@ class LateChoices:
         """Read all late rows, and the choices of users that are new among them. Returns version by user."""
         rows: dict[str, int] = {}
         after = ""
+        self._unscanned = False
         while page := await read_within(self._ledger.late_users(after, PART), LEDGER_DEADLINE):
             after = page[-1][0]
             rows.update(page)
             await self._read([user for user, _ in page if user not in self._late])
             for user, _ in page:
-                self._late.setdefault(user, Presence())
-        self._unscanned = False
+                self._late.setdefault(user, _NOTHING)
         return rows
 
     # Apply
@@ -186,6 +205,7 @@ class LateChoices:
         try:
             rows = await self._scan()
         except Unavailable:  # apply what is known here
+            self._unscanned = True
             self._context.metrics.ledger_errors += 1
         users = list(filter(self._may_apply, self._late))
         for start in range(0, len(users), PART):
@@ -219,7 +239,7 @@ class LateChoices:
             }
             await write_within(self._ledger.forget_late(applied), LEDGER_DEADLINE)
             for person in done:
-                if person.user not in rows or person.user in applied:
+                if self._has_all(person) and (person.user not in rows or person.user in applied):
                     self._late.pop(person.user, None)
 
     async def _apply_idle_after(self, person: Person, saved: Remembered | None) -> None:

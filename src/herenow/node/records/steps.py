@@ -39,7 +39,8 @@ class DecisionSteps:
         edits = record.pending_edits
         late = self._context.people.late.get(person.user)
         before = record.presence
-        if late is not None and record.stored is None:  # the known choices are the ledger's: the store must get them
+        # Without a stored record the known choices are the ledger's, and the store must get them.
+        if late is not None and record.stored is None and late.chosen >= before.chosen:
             before = without_choices(before)
         held = [(session, session.facts(epoch)) for session in person.held]
         outcome = settle(
