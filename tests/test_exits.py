@@ -23,6 +23,7 @@ MAY_LOOK = {
     ("node/records/decision.py", "sessions"),  # must other nodes learn of it by the log?
     ("node/records/decision.py", "mode"),  # a user who hid since is not seen later
     ("node/records/late_choices.py", "hidden"),  # a user who hides is published at once
+    ("node/records/late_choices.py", "mode"),  # does the user come back?
     ("node/records/last_seen/run_markers.py", "hidden"),  # no marker while hidden
     ("node/records/last_seen/uncommitted_ends.py", "mode"),  # no last seen while invisible
     ("node/records/ledger_writer.py", "hidden"),  # did the user hide or come back?

@@ -104,8 +104,9 @@ async def test_a_service_token_with_all_scopes_but_that_of_an_endpoint_is_refuse
 
 async def test_words_of_the_scope_claim_that_are_no_scopes_of_herenow_give_no_right(world):
     problem(await world.get("/api/v1/users", by="ana", scope="openid profile readers"), 403, "forbidden")
-    problem(await world.get("/api/v1/users", by="ana", scope="openid graph"), 403, "scope_missing")
-    assert (await world.get("/api/v1/users", by="ana", scope="openid read")).status_code == 200
+    problem(await world.get("/api/v1/users", by="ana", scope="openid read"), 403, "forbidden")
+    problem(await world.get("/api/v1/users", by="ana", scope="openid herenow:graph"), 403, "scope_missing")
+    assert (await world.get("/api/v1/users", by="ana", scope="openid herenow:read")).status_code == 200
     assert (await world.get("/api/v1/presence/zoe", by="ana", scope="openid")).json()["status"] == "offline"
 
 

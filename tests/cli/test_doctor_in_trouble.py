@@ -190,8 +190,8 @@ async def test_doctor_reports_settings_that_differ_from_those_of_the_running_nod
             "shards is 8 here and 16 for the nodes on this store, so herenow serve would not start: set shards to 16; "
             "take their number of shards, or another namespace.",
             "grace is 7 here and 1 for the nodes on this store, so herenow serve would not start: set grace to 1; to change "
-            "it, first run HDEL {herenow}:terms grace in the store, and then restart the nodes one after the other, all with "
-            "the new value.",
+            "it, first run HDEL {herenow}:terms grace in the store, and then restart the nodes one after the other, all "
+            "with the new value.",
         ]
         assert "x" * 32 not in text
 

@@ -252,6 +252,36 @@ async def test_a_user_who_goes_invisible_is_hidden_on_all_nodes_in_two_seconds_w
     assert [viewer.last("ana").status for viewer in (bob, cy)] == ["online", "online"]
 
 
+async def test_what_an_invisible_user_sets_during_a_store_outage_does_not_change_last_seen(world):
+    n1, _, _, bob, cy = await scene(world)
+    with world.faults.during(AWAY):
+        await world.sleep(3)
+        await n1.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
+        await world.sleep(HIDDEN_WITHIN)
+        seen_at = [viewer.last("ana").last_seen for viewer in (bob, cy)]
+        await n1.node.sessions.set_custom("ana", Custom("tea"))
+        await world.sleep(HIDDEN_WITHIN)
+        assert [viewer.last("ana").last_seen for viewer in (bob, cy)] == seen_at
+    await world.sleep(20)
+    assert [viewer.last("ana").last_seen for viewer in (bob, cy)] == seen_at
+    assert world.stored("ana").last_seen == seen_at[0]
+
+
+async def test_a_user_who_was_invisible_during_a_store_outage_only_comes_back_as_if_arriving(world):
+    n1, _, _, bob, cy = await scene(world)
+    with world.faults.during(AWAY):
+        await world.sleep(3)
+        await n1.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
+        await world.sleep(HIDDEN_WITHIN)
+        hid = world.now
+        await n1.node.sessions.set_mode("ana", Mode.AUTO, None)
+        await world.sleep(HIDDEN_WITHIN)
+        assert [viewer.last("ana").status for viewer in (bob, cy)] == ["online", "online"]
+        assert all(viewer.last("ana").since >= hid for viewer in (bob, cy))
+    await world.sleep(20)
+    assert all(viewer.last("ana").since >= hid for viewer in (bob, cy))
+
+
 @pytest.mark.parametrize("cut", ["hider", "viewer"])
 async def test_a_user_who_stops_being_invisible_is_shown_on_all_nodes_in_two_seconds(world, cut):
     n1, n2, _, bob, cy = await scene(world)

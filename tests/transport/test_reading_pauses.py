@@ -210,7 +210,7 @@ def test_a_client_that_sends_on_after_the_servers_close_is_read_for_a_thousand_f
         client.send(texts(b"!close 4400 enough"))
         assert client.read_frame() == (CLOSE, struct.pack("!H", 4400) + b"enough")
         socket = client.handler.socket
-        client.tcp.settimeout(0.2)
+        client.tcp.settimeout(3)  # longer than a busy machine takes to read the first thousand
         with contextlib.suppress(TimeoutError):
             for _ in range(100):
                 client.send(frame(BINARY, b"x" * 1_000) * 1_000)
@@ -218,4 +218,5 @@ def test_a_client_that_sends_on_after_the_servers_close_is_read_for_a_thousand_f
         ends = time.monotonic() + PATIENCE
         while pausing.call(lambda: socket._ignored) < MOST_IGNORED:  # type: ignore[attr-defined]
             assert time.monotonic() < ends
-        assert pausing.call(lambda: socket._ignored) < MOST_IGNORED + 500  # type: ignore[attr-defined]
+        # and at most the frames of the read buffer, of 100 000 that were offered
+        assert pausing.call(lambda: socket._ignored) < 10 * MOST_IGNORED  # type: ignore[attr-defined]

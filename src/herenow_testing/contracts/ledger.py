@@ -261,12 +261,14 @@ class LedgerContract:
         assert await ledger.late_users("", 9) == [(f"user-{number}", NOW + number) for number in (4, 5, 6)]
         await ledger.forget_late({})
 
-    async def test_saving_a_mode_that_hides_or_shows_a_user_adds_to_the_change_table(self, ledger: Ledger) -> None:
+    async def test_saving_a_mode_that_hides_or_shows_a_user_or_hides_again_adds_to_the_change_table(
+        self, ledger: Ledger
+    ) -> None:
         head = await ledger.changes_head()
         for version, mode in enumerate((Mode.BUSY, Mode.INVISIBLE, Mode.INVISIBLE, Mode.AUTO, Mode.AWAY), start=2):
             await ledger.save_choices([Choice("ana", version, mode), Choice("bo", version, Mode.BUSY)])
         await ledger.save_choices([Choice("ana", 1, Mode.INVISIBLE)])  # older: not saved
-        assert (await ledger.changes(head, 9))[0] == [LedgerChange("choice", "ana", "")] * 2
+        assert (await ledger.changes(head, 9))[0] == [LedgerChange("choice", "ana", "")] * 3
 
     # --- Runs: the users that were online when a process was killed
 
