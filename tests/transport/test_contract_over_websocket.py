@@ -279,7 +279,7 @@ async def test_J2_a_websocket_with_a_bad_token_is_closed_with_4401(here: Here, b
     assert await closed_with(f"{here.ws}?token={bad}") == (4401, reason)
 
 
-@pytest.mark.parametrize("scope", ["service", "read", "openid beats"])
+@pytest.mark.parametrize("scope", ["service", "read", "openid herenow:beats"])
 async def test_a_websocket_with_a_service_token_is_closed_with_4403_and_a_sentence(here: Here, scope: str) -> None:
     sentence = "The token is a service token; a WebSocket needs the token of a user."
     assert await closed_with(f"{here.ws}?token={token('ana', scope)}") == (4403, sentence)
