@@ -1,10 +1,12 @@
-"""Requests of a user beyond the user's budget wait; none is refused. Services have no budget."""
+"""Requests of a user beyond the user's budget wait, and are refused if they would wait too long. Services have none."""
+
+import asyncio
 
 import pytest
 import pytest_asyncio
-from tests.api.world import SERVICE, serving
+from tests.api.world import SERVICE, problem, serving
 
-from herenow.core.limits import REQUEST_COST, USER_BUDGET
+from herenow.core.limits import LONGEST_PAUSE, REQUEST_COST, USER_BUDGET
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,6 +31,27 @@ async def test_requests_of_a_user_beyond_the_budget_wait_and_are_answered(world)
     world.hands.advance(USER_BUDGET.burst / 1000 + 1)
     await world.get("/api/v1/presence/me", by="ana")
     assert pauses == {"request": 1}
+
+
+async def test_a_request_that_would_wait_for_more_than_two_seconds_is_refused_and_costs_nothing(world):
+    budgets = world.node.context.budgets
+    budgets.spend("ana", (USER_BUDGET.burst + LONGEST_PAUSE + 500) * USER_BUDGET.share)
+    answer = await world.get("/api/v1/presence/me", by="ana")
+    problem(answer, 429, "requests_too_fast")
+    assert answer.headers["retry-after"] == "3"
+    assert budgets.debt("ana") == LONGEST_PAUSE + 500
+    assert (await world.get("/api/v1/presence/me", by="bo")).status_code == 200
+
+
+async def test_a_request_that_waited_is_refused_if_its_token_was_revoked_meanwhile(world):
+    budgets = world.node.context.budgets
+    budgets.spend("ana", (USER_BUDGET.burst + 100) * USER_BUDGET.share)
+    waits = asyncio.create_task(world.put("/api/v1/presence/mode", {"mode": "busy"}, by="ana"))
+    while not world.node.context.metrics.reading_pauses:
+        await asyncio.sleep(0)
+    world.hands.advance(0.01)
+    assert (await world.call("POST", "/api/v1/users/ana/revoke", by=SERVICE)).status_code == 200
+    problem(await waits, 401, "token_revoked")
 
 
 async def test_a_user_may_send_a_hundred_requests_a_second_for_ever(world):
