@@ -161,6 +161,19 @@ async def test_many_connections_of_one_user_have_one_budget_together():
 
 
 @simulated
+async def test_a_user_who_reconnects_before_paying_for_frames_is_in_debt_nevertheless():
+    async with a_gateway() as gateway:
+        budgets = gateway.server.node.context.budgets
+        for number in range(60):
+            line = gateway.come(device=f"d{number % 5}")
+            line.say(*map(beat, range(MAX_WAITING)))  # fewer than it pays for at once
+            line.session.on_closed(None, "")
+            gateway.lines.remove(line)
+        assert gateway.pauses.keys() == {"commands"}
+        assert budgets.debt("ana") > LONGEST_PAUSE
+
+
+@simulated
 async def test_a_user_deep_in_debt_is_read_again_after_the_longest_pause():
     async with a_gateway() as gateway:
         line = gateway.come()
